@@ -3,7 +3,9 @@
 //! Promised: every refusal says when to come again and is written in the family's own shape. A rate
 //! counts for an app (for a user who comes without one, for the user) over all dialects. A [`Quota`] is
 //! taken only by callers who have proved who they are; none of them gets more than a part of it, nor an app
-//! more than half by naming many users, and administrators have a reserve. Calls that wait, for a
+//! more than half by naming many users. Administrators have a reserve beyond all of that, of which one app (or user
+//! without one) gets a quarter; one that holds nothing of the reserve gets one in any case, so that whatever all others
+//! hold, administrators among them, an administrator gets a call through. Calls that wait, for a
 //! body or for events, take none of the quota of calls. Absent: rates of
 //! addresses; a proxy in front knows those better.
 
@@ -141,11 +143,17 @@ pub(super) struct Quota {
     taken: Arc<Mutex<QuotaUse>>,
 }
 
+/// One app's administrators get this part of the reserve.
+const RESERVE_PARTS: u32 = 4;
+
 #[derive(Debug, Default)]
 struct QuotaUse {
     total: u32,
     by_caller: HashMap<String, u32>,
     by_payer: HashMap<String, u32>,
+    /// Of the reserve, which counts nowhere else.
+    reserved: u32,
+    reserved_by_payer: HashMap<String, u32>,
 }
 
 /// Which part of a [`Quota`] is used up.
@@ -187,7 +195,8 @@ impl Quota {
     }
 
     pub(super) fn taken(&self) -> u32 {
-        self.taken.lock().total
+        let taken = self.taken.lock();
+        taken.total + taken.reserved
     }
 
     pub(super) fn take(&self, caller: &Caller) -> Result<QuotaPermit, Exceeded> {
@@ -208,22 +217,42 @@ impl Quota {
 
     /// By the key of the caller.
     pub(super) fn take_as(&self, caller: String, is_administrator: bool) -> Result<QuotaPermit, Exceeded> {
-        let exceeded = |limit, is_own| Err(Exceeded { what: self.what.clone(), limit, is_own });
-        let reserve = if is_administrator { self.reserve } else { 0 };
-        let (mut taken, payer) = (self.taken.lock(), payer_of(&caller));
-        if taken.by_caller.get(&caller).is_some_and(|own| *own >= self.each) {
+        let (taken, payer) = (&mut *self.taken.lock(), payer_of(&caller));
+        let Some(exceeded) = self.exceeded(taken, &caller, payer) else {
+            taken.total += 1;
+            *taken.by_payer.entry(payer.to_owned()).or_default() += 1;
+            *taken.by_caller.entry(caller.clone()).or_default() += 1;
+            return Ok(QuotaPermit { quota: self.clone(), caller, is_reserved: false });
+        };
+        if !is_administrator || !self.has_reserve(taken, payer) {
+            return Err(exceeded);
+        }
+        taken.reserved += 1;
+        *taken.reserved_by_payer.entry(payer.to_owned()).or_default() += 1;
+        Ok(QuotaPermit { quota: self.clone(), caller, is_reserved: true })
+    }
+
+    /// Which part has no room for one more of this caller.
+    fn exceeded(&self, taken: &QuotaUse, caller: &str, payer: &str) -> Option<Exceeded> {
+        let exceeded = |limit, is_own| Some(Exceeded { what: self.what.clone(), limit, is_own });
+        if taken.by_caller.get(caller).is_some_and(|own| *own >= self.each) {
             return exceeded(self.each, true);
         }
-        if taken.by_payer.get(payer).is_some_and(|own| *own >= self.of_payer + reserve) {
+        if taken.by_payer.get(payer).is_some_and(|own| *own >= self.of_payer) {
             return exceeded(self.of_payer, true);
         }
-        if taken.total >= self.total + reserve {
+        if taken.total >= self.total {
             return exceeded(self.total, false);
         }
-        taken.total += 1;
-        *taken.by_payer.entry(payer.to_owned()).or_default() += 1;
-        *taken.by_caller.entry(caller.clone()).or_default() += 1;
-        Ok(QuotaPermit { quota: self.clone(), caller })
+        None
+    }
+
+    /// The number of payers who are administrators bounds what is taken beyond the reserve.
+    fn has_reserve(&self, taken: &QuotaUse, payer: &str) -> bool {
+        match taken.reserved_by_payer.get(payer) {
+            None => self.reserve > 0,
+            Some(own) => *own < self.reserve / RESERVE_PARTS && taken.reserved < self.reserve,
+        }
     }
 }
 
@@ -274,11 +303,17 @@ pub(super) fn payer_of(key: &str) -> &str {
 pub(super) struct QuotaPermit {
     quota: Quota,
     caller: String,
+    is_reserved: bool,
 }
 
 impl Drop for QuotaPermit {
     fn drop(&mut self) {
         let taken = &mut *self.quota.taken.lock();
+        if self.is_reserved {
+            taken.reserved -= 1;
+            give_back(&mut taken.reserved_by_payer, payer_of(&self.caller));
+            return;
+        }
         taken.total -= 1;
         give_back(&mut taken.by_caller, &self.caller);
         give_back(&mut taken.by_payer, payer_of(&self.caller));
@@ -374,6 +409,42 @@ mod tests {
         drop((held, others, reserved));
         let taken = quota.taken.lock();
         assert_eq!((taken.total, taken.by_caller.len(), taken.by_payer.len()), (0, 0, 0));
+        assert_eq!((taken.reserved, taken.reserved_by_payer.len()), (0, 0));
+    }
+
+    #[test]
+    fn an_administrator_gets_one_whatever_all_others_hold() {
+        let quota = Quota::new("calls".into(), 8, 4, 8);
+        let take_all = |caller: &str, is_administrator| -> Vec<_> {
+            std::iter::from_fn(|| quota.take_as(caller.to_owned(), is_administrator).ok()).take(1000).collect()
+        };
+        let others = [take_all("app\0ana", false), take_all("\0bob", false)];
+        assert_eq!((others[0].len(), others[1].len(), take_all("\0eve", false).len()), (4, 4, 0));
+
+        // Administrators of one app, under many names, and others besides.
+        let of_app: Vec<_> = (0..20).flat_map(|user| take_all(&format!("app\0admin{user}"), true)).collect();
+        let administrators: Vec<_> = (0..20).map(|user| take_all(&format!("\0admin{user}"), true)).collect();
+
+        assert_eq!(of_app.len(), 2, "a quarter of the reserve for one app");
+        assert_eq!(administrators.iter().map(Vec::len).sum::<usize>(), 3 * 2 + 17, "each gets one at least");
+        assert!(administrators.iter().all(|own| !own.is_empty()));
+        assert_eq!(take_all("\0boss", true).len(), 1);
+        assert!(take_all("\0eve", false).is_empty(), "what administrators have beyond is nobody else's");
+    }
+
+    #[test]
+    fn what_an_administrator_holds_of_the_reserve_takes_nothing_from_its_app() {
+        let quota = Quota::new("calls".into(), 4, 2, 4);
+        let take = |caller: &str, is_administrator| quota.take_as(caller.to_owned(), is_administrator);
+        let held = [take("app\0ana", false).unwrap(), take("app\0ana", false).unwrap()];
+        let reserved = take("app\0boss", true).unwrap();
+        drop(held);
+
+        let again = [take("app\0ana", false).unwrap(), take("app\0bob", false).unwrap()];
+
+        assert_eq!(quota.taken(), 3);
+        drop((reserved, again));
+        assert_eq!(quota.taken(), 0);
     }
 
     #[test]

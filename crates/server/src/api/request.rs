@@ -35,6 +35,7 @@ use crate::control::{AuditAction, Caller, Control, Origin};
 pub(super) struct Call {
     pub(super) control: Control,
     pub(super) caller: Caller,
+    class: Class,
     uri: Uri,
     body: ReadBody,
     sender: BodySender,
@@ -46,7 +47,13 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) async fn read(state: ApiState, family: Family, request: Request) -> Result<Self, ApiError> {
+    /// `class` is what a caller needs at least for it.
+    pub(super) async fn read(
+        state: ApiState,
+        family: Family,
+        class: Class,
+        request: Request,
+    ) -> Result<Self, ApiError> {
         let origin = origin_of(request.headers(), request.extensions());
         let (head, body) = request.into_parts();
         let peer = origin.remote.map(|remote| share_of(remote).to_string()).unwrap_or_default();
@@ -56,28 +63,29 @@ impl Call {
             Ok(found) => found,
             Err(error) => return Err(early(&state, body, &peer, error).await),
         };
-        let (caller, body) = match in_headers {
+        let (caller, turn, body) = match in_headers {
             Some(credentials) => {
                 let caller = match known(&state, &credentials, &head.extensions, origin).await {
                     Ok(caller) => caller,
                     Err(error) => return Err(early(&state, body, &peer, error).await),
                 };
                 let body = state.border.bodies.read(body, &BodySender::Caller(key_of(&caller))).await?;
-                (caller, body)
+                // Not before the body is there: one that comes slowly takes no call from others.
+                let turn = state.border.calls.take_turn(&caller)?;
+                (caller, turn, body)
             }
             None => {
                 let body = state.border.bodies.read(body, &BodySender::Stranger(peer)).await?;
                 let credentials = in_body(&state, behind_esb, &head, &body.bytes).await?;
-                let caller = known(&state, &credentials, &head.extensions, origin).await?;
-                (caller, body)
+                let take_turn = |caller: &Caller| Ok(state.border.calls.take_turn(caller)?);
+                let (caller, turn) = admitted(&state, &credentials, &head.extensions, origin, take_turn).await?;
+                (caller, turn, body)
             }
         };
-        // Not before the body is there: one that comes slowly takes no call from others.
-        let turn = state.border.calls.take_turn(&caller)?;
         let sender = BodySender::Caller(key_of(&caller));
         drop(reading);
         let (control, border, room) = (state.control, state.border, Mutex::default());
-        Ok(Self { control, caller, uri: head.uri, body, sender, room, border, turn })
+        Ok(Self { control, caller, class, uri: head.uri, body, sender, room, border, turn })
     }
 
     /// What `decode` makes of the parameters, which are always an object.
@@ -98,14 +106,17 @@ impl Call {
         Ok(value)
     }
 
-    /// Nothing large is parsed for a caller without any role.
+    /// Nothing large is parsed for a caller without any role. What would have changed something leaves a trace.
     async fn require_something(&self) -> Result<(), ApiError> {
         if self.caller.has_any_permission() {
             return Ok(());
         }
+        let check = self.caller.require_anywhere(self.class);
+        if self.class == Class::Read {
+            return Ok(check?);
+        }
         let name = self.uri.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-        let (deed, check) =
-            (AuditAction::new(name.to_owned(), [Class::Read]), self.caller.require_anywhere(Class::Read));
+        let deed = AuditAction::new(name.to_owned(), [self.class]);
         Ok(self.control.audit_refusal(&self.caller, &deed, check).await?)
     }
 }
@@ -127,11 +138,31 @@ pub(super) async fn known(
     extensions: &Extensions,
     origin: Origin,
 ) -> Result<Caller, ApiError> {
-    let caller = auth::authenticate(state, credentials, origin).await?;
-    if let Some(connection) = extensions.get::<Arc<Connection>>() {
-        connection.is_of_somebody_known();
-    }
+    let (caller, ()) = admitted(state, credentials, extensions, origin, |_| Ok(())).await?;
     Ok(caller)
+}
+
+/// As [`known`], of a call that `admit` lets go on, see [`auth::authenticate`].
+pub(super) async fn admitted<T>(
+    state: &ApiState,
+    credentials: &Credentials,
+    extensions: &Extensions,
+    origin: Origin,
+    admit: impl FnOnce(&Caller) -> Result<T, ApiError>,
+) -> Result<(Caller, T), ApiError> {
+    let connection = extensions.get::<Arc<Connection>>();
+    let is_known = || connection.into_iter().for_each(|connection| connection.is_of_somebody_known());
+    // A signature may be a copy until it has counted; others are known also where their call is put off.
+    let is_signed = matches!(credentials, Credentials::Signed(..));
+    let admit = |caller: &Caller| {
+        if !is_signed {
+            is_known();
+        }
+        admit(caller)
+    };
+    let known = auth::authenticate(state, credentials, origin, admit).await?;
+    is_known();
+    Ok(known)
 }
 
 /// For an answer before the body was read.

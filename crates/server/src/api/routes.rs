@@ -186,7 +186,7 @@ fn endpoint(route: &Route) -> MethodRouter<ApiState> {
     let (family, capability) = (route.family, route.capability);
     let handler = async move |State(state): State<ApiState>, request: Request| {
         let dressing = ResponseWriter::new(family, request.headers());
-        match Box::pin(Call::read(state, family, request)).await {
+        match Box::pin(Call::read(state, family, capability.class(), request)).await {
             Ok(call) => Box::pin(carry_out(capability, call, &dressing)).await,
             Err(error) => dressing.failure(&error),
         }

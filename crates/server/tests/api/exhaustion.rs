@@ -130,11 +130,21 @@ async fn a_large_body_of_a_caller_without_any_role_is_refused_and_not_parsed() {
     let small_native = send("/api/v1/operations", 1000).await;
 
     assert_eq!((large.code(), large_native.status), (1_306_403, StatusCode::FORBIDDEN), "{}", large.json);
-    assert!(large.message().contains("rightless may not read on anything"), "{}", large.json);
+    // In the words of the call, whatever its body may say.
+    assert!(large.message().contains("rightless may not operate on anything"), "{}", large.json);
+    for (path, class) in
+        [("register_proc_info", "register"), ("set_process_group_info", "limits"), ("get_proc_status", "read")]
+    {
+        let refused = send(&format!("{ESB}/{path}"), 300_000).await;
+        assert!(refused.message().contains(&format!("rightless may not {class} on anything")), "{}", refused.json);
+        assert_eq!(refused.json["permission"]["actions"][0]["id"], class, "{}", refused.json);
+    }
     let query = AuditQuery { limit: 10, newest: true, ..AuditQuery::default() };
     let refused = world.store.audit(&query).await.unwrap();
     let refused: Vec<_> = refused.iter().filter(|entry| entry.draft.phase == AuditPhase::Refused).collect();
-    assert_eq!(refused.len(), 2, "both leave a trace: {refused:?}");
+    let actions: Vec<_> = refused.iter().map(|entry| entry.draft.action.as_str()).collect();
+    let changes = ["operate_proc_v2", "operate", "register_proc_info", "set_process_group_info"];
+    assert_eq!(actions, changes, "what would change something leaves a trace");
     assert!(small.message().contains("is not JSON"), "{}", small.json);
     assert_eq!(small_native.status, StatusCode::BAD_REQUEST, "{}", small_native.json);
     world.end().await;

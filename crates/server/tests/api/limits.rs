@@ -45,19 +45,51 @@ async fn beyond_two_hundred_thousand_targets_a_request_is_refused_and_nothing_ha
     world.end().await;
 }
 
-fn listing() -> Request<Body> {
-    let who = json!({"bk_app_code": APP, "bk_app_secret": SECRET, "bk_username": "admin"}).to_string();
+fn listing(app: &str) -> Request<Body> {
+    let who = json!({"bk_app_code": app, "bk_app_secret": SECRET, "bk_username": "admin"}).to_string();
     Request::get("/api/v1/hosts").header("X-Bkapi-Authorization", who).body(Body::empty()).unwrap()
 }
 
-async fn refused_everywhere(world: &World) -> [Answer; 4] {
+/// A call of this app in each family.
+async fn called_everywhere(world: &World, app: &str) -> [Answer; 4] {
+    let called = |path: String, mut body: Value| async move {
+        body["bk_app_code"] = json!(app);
+        body["bk_app_secret"] = json!(SECRET);
+        body["bk_username"] = json!("admin");
+        world.post_as_is(&path, &body).await
+    };
     let body = on_host("a", "10.0.0.1");
     [
-        world.post(&format!("{ESB}/get_proc_status"), body.clone()).await,
-        world.post(&format!("{JOB}/get_proc_result"), json!({"bk_biz_id": 1, "bk_gse_taskid": "x"})).await,
-        world.post(&format!("{GATEWAY}/get_proc_status_v2"), body).await,
-        world.send(listing()).await,
+        called(format!("{ESB}/get_proc_status"), body.clone()).await,
+        called(format!("{JOB}/get_proc_result"), json!({"bk_biz_id": 1, "bk_gse_taskid": "x"})).await,
+        called(format!("{GATEWAY}/get_proc_status_v2"), body).await,
+        world.send(listing(app)).await,
     ]
+}
+
+/// Two apps that are no administrators.
+pub(crate) async fn with_ordinary_apps(world: &World) {
+    for app in ["ordinary", "other"] {
+        world.app(app).await;
+        world.bind(&format!("app:{app}"), "viewer", "everything").await;
+    }
+}
+
+/// A call that is not polled any further stays where it is: at the store, with its permit. Found where calls of `other`
+/// are refused meanwhile.
+pub(crate) async fn held_call<'a>(
+    world: &'a World,
+    app: &'a str,
+    other: &str,
+) -> std::pin::Pin<Box<dyn Future<Output = Answer> + 'a>> {
+    loop {
+        let mut call = Box::pin(world.send(listing(app)));
+        while futures::poll!(&mut call).is_pending() {
+            if world.send(listing(other)).await.status == StatusCode::TOO_MANY_REQUESTS {
+                return call;
+            }
+        }
+    }
 }
 
 #[tokio::test]
@@ -66,7 +98,7 @@ async fn an_app_that_calls_too_often_is_told_so_in_the_shape_of_each_family() {
     // Until the account is empty, which takes more than one call on a slow machine.
     while world.post(&format!("{ESB}/get_proc_status"), on_host("a", "10.0.0.1")).await.code() == 0 {}
 
-    let [esb, job, gateway, native] = refused_everywhere(&world).await;
+    let [esb, job, gateway, native] = called_everywhere(&world, APP).await;
     let other = world.post_as_is(&format!("{ESB}/get_proc_status"), &json!({"bk_app_code": "stranger"})).await;
 
     assert_eq!((esb.status, esb.code()), (StatusCode::OK, 1_306_429), "{}", esb.json);
@@ -85,37 +117,28 @@ async fn an_app_that_calls_too_often_is_told_so_in_the_shape_of_each_family() {
 }
 
 #[tokio::test]
-async fn a_server_without_a_free_call_says_so_in_the_shape_of_each_family() {
+async fn a_server_without_a_free_call_says_so_in_the_shape_of_each_family_and_serves_administrators() {
     let world = World::with(Settings { concurrency_limit: NonZeroU32::MIN, ..Settings::default() }).await;
+    with_ordinary_apps(&world).await;
     // The first call has the server load its keys, which nobody else may do meanwhile.
-    assert_eq!(world.send(listing()).await.status, StatusCode::OK);
-    // A call that is not polled any further stays where it is: at the store, with the only permit.
-    let held = loop {
-        let mut call = Box::pin(world.send(listing()));
-        let is_held = loop {
-            if futures::poll!(&mut call).is_ready() {
-                break false;
-            }
-            if world.send(listing()).await.status == StatusCode::TOO_MANY_REQUESTS {
-                break true;
-            }
-        };
-        if is_held {
-            break call;
-        }
-    };
+    let when_free = called_everywhere(&world, APP).await;
+    let held = held_call(&world, "ordinary", "other").await;
 
-    let [esb, job, gateway, native] = refused_everywhere(&world).await;
+    let [esb, job, gateway, native] = called_everywhere(&world, "other").await;
+    let of_administrator = called_everywhere(&world, APP).await;
     let health = world.get("/healthz").await;
     let listed = held.await;
-    let after = world.post(&format!("{ESB}/get_proc_status"), on_host("a", "10.0.0.1")).await;
+    let after = world.send(listing("other")).await;
 
     assert_eq!((esb.status, esb.code()), (StatusCode::OK, 1_306_429));
     assert_eq!((job.status, job.code()), (StatusCode::OK, 1_306_429));
     assert_eq!((gateway.status, gateway.code()), (StatusCode::TOO_MANY_REQUESTS, 1_642_904));
     assert_eq!(native.status, StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!((health.status, listed.status), (StatusCode::OK, StatusCode::OK));
-    after.data();
+    for (free, held) in when_free.iter().zip(&of_administrator) {
+        assert_eq!((held.status, &held.json["code"]), (free.status, &free.json["code"]), "{}", held.json);
+    }
+    assert_eq!(of_administrator[3].status, StatusCode::OK);
+    assert_eq!((health.status, listed.status, after.status), (StatusCode::OK, StatusCode::OK, StatusCode::OK));
     world.end().await;
 }
 

@@ -15,6 +15,7 @@ use proctor_server::api::{self, ApiState, Settings};
 use proctor_store::{App, Store, User};
 use serde_json::{Value, json};
 
+use crate::limits::{held_call, with_ordinary_apps};
 use crate::support::{APP, Answer, ESB, GATEWAY, JOB, SECRET, World, on_host, registered};
 
 const PATH: &str = "/api/c/compapi/v2/gse/get_proc_status/";
@@ -195,6 +196,37 @@ async fn a_signed_request_beyond_the_rate_leaves_nothing_and_may_be_sent_again()
     let again = tokio::time::timeout(Duration::from_secs(60), again).await.expect("it is let through");
     let replayed = world.send(signed(&secret, at, nonce, &body)).await;
 
+    again.data();
+    assert!(replayed.message().contains("bk_nonce was used before"), "{}", replayed.json);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_signed_request_that_finds_no_free_call_may_be_sent_again() {
+    let concurrency_limit = std::num::NonZeroU32::MIN;
+    let world = World::with(Settings { concurrency_limit, ..Settings::default() }).await;
+    let options = AppOptions { trusted: true, signing: true };
+    let secret =
+        admin::create_app(&store(&world), &"signer".parse().unwrap(), options, Vec::new()).await.unwrap().unwrap();
+    // No administrator, who would get through.
+    for binding in world.store.bindings().await.unwrap() {
+        world.store.delete_binding(binding.id).await.unwrap();
+    }
+    world.bind("app:signer", "viewer", "everything").await;
+    with_ordinary_apps(&world).await;
+    let mut body = on_host("a", "10.0.0.1");
+    body["bk_app_code"] = json!("signer");
+    body["bk_username"] = json!("admin");
+    assert_eq!(world.send(signed(&secret, now(), 1, &body)).await.code(), 0);
+    let held = held_call(&world, "ordinary", "other").await;
+
+    let at = now();
+    let put_off = world.send(signed(&secret, at, 2, &body)).await;
+    held.await;
+    let again = world.send(signed(&secret, at, 2, &body)).await;
+    let replayed = world.send(signed(&secret, at, 2, &body)).await;
+
+    assert_eq!(put_off.code(), 1_306_429, "{}", put_off.json);
     again.data();
     assert!(replayed.message().contains("bk_nonce was used before"), "{}", replayed.json);
     world.end().await;

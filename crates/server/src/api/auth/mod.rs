@@ -183,12 +183,14 @@ impl Identity {
 }
 
 /// Tells who asks, or why that is not known, and takes the call off the caller's rate. Every dialect
-/// comes through here. Nobody acts for a disabled user, whatever the app.
-pub(crate) async fn authenticate(
+/// comes through here. Nobody acts for a disabled user, whatever the app. `admit` says whether the call may go on now; a
+/// signature counts as used only after that, so that a call that is put off may be sent again as it is.
+pub(crate) async fn authenticate<T>(
     state: &ApiState,
     credentials: &Credentials,
     origin: Origin,
-) -> Result<Caller, ApiError> {
+    admit: impl FnOnce(&Caller) -> Result<T, ApiError>,
+) -> Result<(Caller, T), ApiError> {
     let identity = state.border.verifier.identify(state, credentials).await?;
     let Identity { app, user, subjects, proof } = identity;
     // A token's user was named by an administrator, anybody else by the call.
@@ -201,9 +203,11 @@ pub(crate) async fn authenticate(
     let payer = if app.is_empty() { Subject::User(user.clone()) } else { Subject::App(app.clone()) };
     let taken = state.border.rates.take(&payer.to_string(), std::time::Instant::now());
     taken.map_err(|wait| ApiError::too_often(&payer, wait))?;
-    state.border.verifier.spend(state, credentials, &app).await?;
     let permissions = state.control.permissions(&subjects).await?;
-    Ok(Caller { app, user, subjects, proof, permissions, origin })
+    let caller = Caller { app, user, subjects, proof, permissions, origin };
+    let admitted = admit(&caller)?;
+    state.border.verifier.spend(state, credentials, &caller.app).await?;
+    Ok((caller, admitted))
 }
 
 #[cfg(test)]

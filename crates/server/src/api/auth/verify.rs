@@ -164,8 +164,9 @@ impl Verifier {
         Ok(Proved { code: app.code, is_trusted: app.trusted, secret_hash: app.secret_hash })
     }
 
-    /// Makes a signature count once. Of a request whose sender is known and within the rate: one that is refused
-    /// before leaves nothing behind, and may be sent again. So may one that the store could not take.
+    /// Makes a signature count once. Of a request whose sender is known, within the rate and among the calls at the same
+    /// time: one that is put off before leaves nothing behind, and may be sent again. So may one that the store could not
+    /// take. What is refused later has been read, and needs a new signature.
     pub(super) async fn spend(&self, state: &ApiState, credentials: &Credentials, app: &str) -> Result<()> {
         let Credentials::Signed(signed, _) = credentials else { return Ok(()) };
         let fingerprint = fingerprint_of(self.keys(state).await?, app, signed);

@@ -16,9 +16,8 @@ use crate::ServerError;
 use crate::api::auth::{Credentials, SessionProof};
 use crate::api::bodies::{BodySender, Reservation};
 use crate::api::connections::{Connection, NotWorking};
-use crate::api::error::ApiError;
 use crate::api::limits::{CallTurn, key_of};
-use crate::api::request::{known, origin_of};
+use crate::api::request::{admitted, origin_of};
 use crate::control::{AuditAction, Caller, Control, ControlError};
 
 /// A handler that takes this is reached only by callers who have proved who they are. It comes
@@ -54,8 +53,8 @@ impl FromRequestParts<ApiState> for Authenticated {
         let session = || SessionProof::from_headers(&parts.method, &parts.headers).map(Credentials::Session);
         let credentials = Credentials::from_headers(&parts.headers)?.or_else(session).unwrap_or_default();
         let origin = origin_of(&parts.headers, &parts.extensions);
-        let who = known(state, &credentials, &parts.extensions, origin).await?;
-        let turn = state.border.calls.take_turn(&who).map_err(ApiError::from)?;
+        let take_turn = |who: &Caller| Ok(state.border.calls.take_turn(who)?);
+        let (who, turn) = admitted(state, &credentials, &parts.extensions, origin, take_turn).await?;
         if let Some(needs) = parts.extensions.get::<RouteRequirement>().cloned() {
             needs.check(&state.control, &who).await?;
             if let Some(class) = needs.class.filter(|_| !who.has_any_permission()) {
