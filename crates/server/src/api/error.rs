@@ -392,7 +392,9 @@ impl From<ControlError> for ApiError {
                 Problem::Forbidden
             }
             ControlError::Contradiction { .. } => Problem::InvalidField,
-            ControlError::TooManyStrangers { .. } | ControlError::TooManyPlanned { .. } => Problem::RateLimited,
+            ControlError::TooManyStrangers { .. }
+            | ControlError::TooManyPlanned { .. }
+            | ControlError::TooManyStatus { .. } => Problem::RateLimited,
             ControlError::TooManyOpen { .. } | ControlError::TooManyRollouts { .. } => Problem::ConcurrencyLimited,
             ControlError::UnknownTask(_) => Problem::UnknownTask,
             ControlError::KeyReused { .. } | ControlError::TaskState(_) => Problem::Conflict,
@@ -404,9 +406,9 @@ impl From<ControlError> for ApiError {
             ControlError::OutOfScope { missing, .. } | ControlError::AllForbidden { missing, .. } => {
                 Self { permission: Some(Box::new((&*missing).into())), ..refused }
             }
-            ControlError::TooManyStrangers { wait, .. } | ControlError::TooManyPlanned { wait, .. } => {
-                Self { retry_after: Some(wait), ..refused }
-            }
+            ControlError::TooManyStrangers { wait, .. }
+            | ControlError::TooManyPlanned { wait, .. }
+            | ControlError::TooManyStatus { wait, .. } => Self { retry_after: Some(wait), ..refused },
             ControlError::TooManyOpen { .. } => Self { retry_after: Some(OPEN_WAIT), ..refused },
             ControlError::TooManyRollouts { .. } => Self { retry_after: Some(ROLLOUT_WAIT), ..refused },
             ControlError::Unauthenticated(_)

@@ -3,7 +3,7 @@
 //! Promised: an entry "begun" is durable before the change is made and "ended" follows with what
 //! came of it, also where the caller has gone away meanwhile; a task's entry is written in the very
 //! transaction that makes the task; what was refused for want of permission is kept too, from some number on as
-//! a count (see `budget`). No secret
+//! a count (see `audit_budget`). No secret
 //! gets into an entry. Absent: reads.
 
 use std::borrow::Cow;
@@ -149,18 +149,19 @@ impl Control {
         let Some(refusal) = check.as_ref().err().filter(|error| error.is_refusal()) else { return check };
         let mut entry = caller.entry(deed, AuditPhase::Refused, refusal.to_string());
         entry.targets.truncate(REFUSED_TARGETS_NAMED_MAX);
-        self.write_refusals(self.inner.budgets.refused(caller, entry, Instant::now())).await;
+        let (ended, own) = self.inner.budgets.refusals.admit(caller, entry, Instant::now());
+        self.write_refusals(ended.into_iter().chain(own)).await;
         check
     }
 
     /// Leaves a small trace of a call that may change something and did not.
     pub(super) async fn audit_no_change(&self, caller: &Caller, deed: &AuditAction, outcome: String) {
         let entry = self.entry_without_change(caller, deed, outcome).await;
-        self.write_refusals(entry.into_iter().collect()).await;
+        self.write_refusals(entry).await;
     }
 
     /// The small entry of a call that changed nothing, such as a status query that was refused on some of its targets.
-    /// None where the caller had many refusals.
+    /// None where the caller had many such calls.
     pub(super) async fn entry_without_change(
         &self,
         caller: &Caller,
@@ -169,13 +170,12 @@ impl Control {
     ) -> Option<AuditDraft> {
         let mut entry = caller.entry(deed, AuditPhase::Done, outcome);
         entry.targets.truncate(REFUSED_TARGETS_NAMED_MAX);
-        let mut entries = self.inner.budgets.refused(caller, entry, Instant::now());
-        let own = entries.pop_if(|last| last.phase == AuditPhase::Done);
-        self.write_refusals(entries).await;
+        let (ended, own) = self.inner.budgets.unchanged.admit(caller, entry, Instant::now());
+        self.write_refusals(ended).await;
         own
     }
 
-    pub(super) async fn write_refusals(&self, entries: Vec<AuditDraft>) {
+    pub(super) async fn write_refusals(&self, entries: impl IntoIterator<Item = AuditDraft, IntoIter: Send>) {
         for entry in entries {
             let action = entry.action.clone();
             if let Err(error) = self.inner.store.append_audit(entry, clock::unix_millis()).await {

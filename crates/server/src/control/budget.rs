@@ -1,23 +1,22 @@
 //! What one caller may leave in the store without a right to change anything.
 //!
 //! Promised: targets that reach nothing (on hosts that are not known, of processes that are not registered, and
-//! whatever is forbidden) are rows of tasks only up to some bytes for each caller and hour; a plan, which
-//! takes no right to change anything, is made for so many targets; the audit lists the first refusals of a caller in an
-//! hour one by one and the others as a count. A caller is an app, or a user who comes without one: an app cannot get
-//! more by naming users. Absent: memory across a restart, where everybody begins anew; targets that are registered,
-//! which the rate of calls bounds.
+//! whatever is forbidden) are rows of tasks only up to some bytes for each caller and hour, and so are those of status
+//! queries, whatever they reach; a plan, which takes no right to change anything, is made for so many targets; the audit
+//! lists a part of what was refused or changed nothing (`audit_budget`). A caller is an app, or a user who comes without
+//! one: an app cannot get more by naming users. Absent: memory across a restart, where everybody begins anew; operations
+//! on what is registered, which the rate of calls bounds.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use proctor_model::{Message, ProcessKey, Subject};
-use proctor_store::{AuditDraft, AuditPhase};
 
-use super::open_room::OpenTargets;
+use super::audit_budget::AuditBudget;
 use super::{Caller, ControlError, Result};
 
-const HOUR: Duration = Duration::from_secs(3600);
+pub(super) const HOUR: Duration = Duration::from_secs(3600);
 /// What such targets of one caller may take in an hour. A client that asks for 100,000 hosts while their agents are
 /// still being installed stays below.
 pub const STRANGER_BYTES_MAX: u32 = 48 * 1024 * 1024;
@@ -25,18 +24,21 @@ pub const STRANGER_BYTES_MAX: u32 = 48 * 1024 * 1024;
 pub const PLANNED_MAX: u32 = 600_000;
 /// Of a target and of an item, beside their texts.
 const ROW_BYTES: usize = 160;
-/// Refusals of one caller in an hour that are listed one by one.
-const LISTED_MAX: u32 = 200;
-/// Different actions that the entry of the others names.
-const ACTIONS_MAX: usize = 20;
+/// What the status queries of one caller may take in an hour: those of a fleet of 10,000 hosts every minute do.
+pub const STATUS_BYTES_MAX: u32 = 256 * 1024 * 1024;
+/// Of a task, beside its items and targets.
+const TASK_BYTES: usize = 1000;
+/// Of a target with what its agent says.
+const STATUS_ROW_BYTES: usize = 400;
 
 /// What callers have left of their hour, and what the audit does not list.
 #[derive(Debug)]
 pub(super) struct Budgets {
     strangers: Buckets,
     planned: Buckets,
-    refusals: Mutex<HashMap<Subject, Refusals>>,
-    pub(super) open: OpenTargets,
+    status: Buckets,
+    pub(super) refusals: AuditBudget,
+    pub(super) unchanged: AuditBudget,
 }
 
 impl Default for Budgets {
@@ -44,8 +46,9 @@ impl Default for Budgets {
         Self {
             strangers: Buckets::new(STRANGER_BYTES_MAX),
             planned: Buckets::new(PLANNED_MAX),
-            refusals: Mutex::default(),
-            open: OpenTargets::default(),
+            status: Buckets::new(STATUS_BYTES_MAX),
+            refusals: AuditBudget::of_refusals(),
+            unchanged: AuditBudget::of_unchanged(),
         }
     }
 }
@@ -81,15 +84,6 @@ struct Buckets {
 struct Bucket {
     left: f64,
     at: Instant,
-}
-
-/// Of one caller, since the hour began.
-#[derive(Debug)]
-struct Refusals {
-    since: Instant,
-    listed: u32,
-    /// The last one that was only counted, and how many there were of each action.
-    unlisted: Option<(AuditDraft, BTreeMap<String, u64>)>,
 }
 
 impl Caller {
@@ -131,45 +125,15 @@ impl Budgets {
         self.planned.take(caller.payer(), targets, now).map_err(too_many)
     }
 
-    /// The entries that the audit gets for a refusal: none, where the caller had many in this hour.
-    pub(super) fn refused(&self, caller: &Caller, mut entry: AuditDraft, now: Instant) -> Vec<AuditDraft> {
-        let mut all = self.refusals.lock();
-        let begun = || Refusals { since: now, listed: 0, unlisted: None };
-        let refusals = all.entry(caller.payer()).or_insert_with(begun);
-        let mut entries = Vec::new();
-        if now.saturating_duration_since(refusals.since) >= HOUR {
-            entries.extend(std::mem::replace(refusals, begun()).counted());
+    /// Takes the rows of a status query off the caller's account; one of an administrator is never refused.
+    pub(super) fn take_status(&self, caller: &Caller, row_keys: &[&str], now: Instant) -> Result<()> {
+        let targets = row_keys.len();
+        if targets == 0 || caller.is_admin() {
+            return Ok(());
         }
-        if refusals.listed >= LISTED_MAX {
-            let (last, actions) = refusals.unlisted.get_or_insert_with(|| (entry.clone(), BTreeMap::new()));
-            let action = if actions.len() < ACTIONS_MAX || actions.contains_key(&entry.action) {
-                entry.action.clone()
-            } else {
-                "others".to_owned()
-            };
-            *actions.entry(action).or_default() += 1;
-            *last = entry;
-            return entries;
-        }
-        refusals.listed += 1;
-        if refusals.listed == LISTED_MAX {
-            entry.outcome += "; more refusals of this caller are only counted for an hour";
-        }
-        entries.push(entry);
-        entries
-    }
-
-    /// What is to be told of hours that are over.
-    pub(super) fn ended_refusals(&self, now: Instant) -> Vec<AuditDraft> {
-        let mut entries = Vec::new();
-        self.refusals.lock().retain(|_, refusals| {
-            let is_over = now.saturating_duration_since(refusals.since) >= HOUR;
-            if is_over {
-                entries.extend(refusals.counted());
-            }
-            !is_over
-        });
-        entries
+        let bytes = row_keys.iter().map(|key| STATUS_ROW_BYTES + 3 * key.len()).sum::<usize>() + TASK_BYTES;
+        let too_many = |wait| ControlError::TooManyStatus { targets, wait };
+        self.status.take(caller.payer(), bytes, now).map_err(too_many)
     }
 }
 
@@ -210,25 +174,9 @@ impl Buckets {
     }
 }
 
-impl Refusals {
-    fn counted(&mut self) -> Option<AuditDraft> {
-        let (last, actions) = self.unlisted.take()?;
-        let count: u64 = actions.values().sum();
-        Some(AuditDraft {
-            phase: AuditPhase::Refused,
-            action: "refusals".to_owned(),
-            target_count: count,
-            targets: actions.iter().map(|(action, count)| format!("{action} × {count}")).collect(),
-            outcome: format!("{count} more calls within an hour, the last one: {}", last.outcome),
-            ..last
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::audit::AuditAction;
 
     /// One that is no administrator.
     fn caller(app: &str) -> Caller {
@@ -237,10 +185,6 @@ mod tests {
 
     fn tenths(count: usize) -> Strangers {
         Strangers { targets: count, bytes: count * STRANGER_BYTES_MAX as usize / 10 }
-    }
-
-    fn entry(caller: &Caller, action: &'static str) -> AuditDraft {
-        caller.entry(&AuditAction::new(action, []).on(["x"]), AuditPhase::Refused, "may not".to_owned())
     }
 
     #[test]
@@ -305,20 +249,21 @@ mod tests {
     }
 
     #[test]
-    fn refusals_beyond_the_first_are_one_entry_with_their_count() {
-        let (budgets, now, job) = (Budgets::default(), Instant::now(), Caller::local("job"));
+    fn status_queries_are_bounded_by_the_hour_and_the_app_for_all_but_administrators() {
+        let (budgets, now) = (Budgets::default(), Instant::now());
+        let (ana, bob) = (caller("job"), Caller { user: "bob".to_owned(), ..caller("job") });
+        let fleet = vec!["0:10.0.0.1"; 10_000];
+        let take = |caller: &Caller, at| budgets.take_status(caller, &fleet, at);
 
-        let listed: Vec<_> = (0..250).flat_map(|_| budgets.refused(&job, entry(&job, "stop"), now)).collect();
-        let others = budgets.refused(&Caller::local("other"), entry(&job, "stop"), now);
-        budgets.refused(&job, entry(&job, "start"), now);
-        let early = budgets.ended_refusals(now + HOUR / 2);
-        let ended = budgets.ended_refusals(now + HOUR);
-        let again = budgets.refused(&job, entry(&job, "stop"), now + HOUR);
+        let minutes = (0..120).take_while(|_| take(&ana, now).is_ok()).count();
+        let refused = take(&bob, now);
 
-        assert_eq!((listed.len(), others.len(), early.len()), (200, 1, 0));
-        assert!(listed[199].outcome.ends_with("are only counted for an hour"), "{}", listed[199].outcome);
-        assert_eq!((ended.len(), ended[0].target_count), (1, 51));
-        assert_eq!(ended[0].targets, ["start × 1", "stop × 50"]);
-        assert_eq!((ended[0].app.as_str(), again.len()), ("job", 1));
+        assert!((60..70).contains(&minutes), "{minutes}");
+        assert!(matches!(refused, Err(ControlError::TooManyStatus { targets: 10_000, .. })), "{refused:?}");
+        assert!(take(&caller("other"), now).is_ok() && take(&Caller::local("job"), now).is_ok());
+        assert!(take(&bob, now + HOUR / 50).is_ok());
+        let small = caller("small");
+        let single = (0..1_000_000).take_while(|_| budgets.take_status(&small, &["0:10.0.0.1"], now).is_ok());
+        assert!((150_000..250_000).contains(&single.count()), "a query costs something whatever it asks for");
     }
 }

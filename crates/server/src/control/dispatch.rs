@@ -7,9 +7,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proctor_model::{AgentId, Code, OperationId, OperationKind, Outcome, ProcessKey, Spec, TaskId, messages};
+use proctor_model::{AgentId, Code, OperationId, OperationKind, Outcome, ProcessKey, Spec, Subject, TaskId, messages};
 use proctor_store::{Millis, OpenTarget};
 
+use super::Result;
+use super::open_room::OpenRooms;
 use crate::pace::Pace;
 
 /// How long a target waits for an agent that is not connected and not expected back; a client is told within 3 s.
@@ -88,6 +90,7 @@ pub(super) struct Dispatch {
     return_until: Instant,
     /// Nothing that is open ends before; None where nothing is.
     quiet_until: Option<Instant>,
+    pub(super) rooms: OpenRooms,
 }
 
 impl Dispatch {
@@ -100,6 +103,7 @@ impl Dispatch {
             return_until,
             expected,
             quiet_until: None,
+            rooms: OpenRooms::default(),
         }
     }
 
@@ -110,6 +114,11 @@ impl Dispatch {
     /// What is known of a target that has no outcome yet: since when it is open here, and the agent that it waits for.
     pub(super) fn open_target(&self, operation: &OperationId) -> Option<(Instant, &AgentId, &OpenTarget)> {
         self.open.get(operation).map(|pending| (pending.added, &pending.agent, &pending.target))
+    }
+
+    /// Room for targets that are to be added; given back where they are not.
+    pub(super) fn take_room(&mut self, payer: &Subject, targets: usize, is_read_only: bool) -> Result<()> {
+        self.rooms.take(self.open.len(), payer, targets, is_read_only)
     }
 
     /// What the server's earlier life left open; `now_ms` and `now` are the same moment on both clocks.
@@ -264,6 +273,7 @@ impl Dispatch {
         let mut closed: HashMap<AgentId, Vec<OperationId>> = HashMap::new();
         for operation in operations {
             let Some(Pending { agent, .. }) = self.open.remove(operation) else { continue };
+            self.rooms.closed(operation.task);
             closed.entry(agent).or_default().push(*operation);
         }
         for (agent, gone) in &mut closed {

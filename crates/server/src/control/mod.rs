@@ -8,6 +8,7 @@
 mod access;
 mod assignments;
 mod audit;
+mod audit_budget;
 mod budget;
 mod dispatch;
 mod event_budget;
@@ -54,7 +55,7 @@ use tokio::sync::{mpsc, oneshot};
 pub use access::{LiveCaller, Missing};
 pub use audit::AuditAction;
 pub(crate) use audit::audited_on;
-pub use budget::{PLANNED_MAX, STRANGER_BYTES_MAX};
+pub use budget::{PLANNED_MAX, STATUS_BYTES_MAX, STRANGER_BYTES_MAX};
 pub use dispatch::Delivery;
 pub use events::{NewWebhook, WEBHOOKS_MAX};
 pub use fleet::{SeenFleet, is_inside};

@@ -1,61 +1,134 @@
 //! How many targets may be open at once: each is held in memory until it has its outcome.
 //!
 //! Promised: status queries, which take no right but to read, leave room for operations; both are bounded, except
-//! those of administrators. Those of rolling tasks have bounds of their own (`rollout`). Absent: parts of single callers; what is open ends within its time limit, and the number of calls of one
-//! caller is bounded.
+//! those of administrators, and one caller (`budget`) gets at most half of either. What counts is exact: targets are
+//! counted from before they are stored until they have their outcome, under the lock of what is open (`dispatch`). Those
+//! of rolling tasks have bounds of their own (`rollout`), and count for all. Absent: whose those are that an earlier life
+//! of the server left open; they count for all.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
-use super::{ControlError, Result};
+use proctor_model::{Subject, TaskId};
+
+use super::dispatch::Dispatch;
+use super::{Control, ControlError, Result};
 
 /// With more open targets than this, no status query is taken: twice what one call may name.
 const WITH_STATUS_MAX: usize = 400_000;
 /// With more than this, nothing is taken.
 const TOTAL_MAX: usize = 1_000_000;
 
-/// Targets of calls that are being stored, and not yet among the open ones. Clones share one.
-#[derive(Clone, Debug, Default)]
-pub(super) struct OpenTargets(Arc<AtomicUsize>);
+/// Targets that are open or about to be, by who pays for them.
+#[derive(Debug, Default)]
+pub(super) struct OpenRooms {
+    /// Of calls that are being stored, and not yet among the open ones.
+    coming: usize,
+    /// Open or coming.
+    by_payer: HashMap<Subject, usize>,
+    /// Whose the open ones of a task are, and how many.
+    by_task: HashMap<TaskId, (Subject, usize)>,
+}
 
-/// Room for the targets of a call, given back when it is dropped.
+impl OpenRooms {
+    /// Beside so many that are open.
+    pub(super) fn take(&mut self, is_open: usize, payer: &Subject, targets: usize, is_read_only: bool) -> Result<()> {
+        // A call that has nothing open takes nothing.
+        if targets == 0 {
+            return Ok(());
+        }
+        let limit = if is_read_only { WITH_STATUS_MAX } else { TOTAL_MAX };
+        let own = self.by_payer.get(payer).copied().unwrap_or(0);
+        if own + targets > limit / 2 {
+            return Err(ControlError::TooManyOpen { limit: limit / 2, is_own: true });
+        }
+        if is_open + self.coming + targets > limit {
+            return Err(ControlError::TooManyOpen { limit, is_own: false });
+        }
+        self.coming += targets;
+        self.by_payer.insert(payer.clone(), own + targets);
+        Ok(())
+    }
+
+    /// Those that were coming are among the open ones now.
+    fn opened(&mut self, task: TaskId, payer: &Subject, targets: usize) {
+        self.coming -= targets;
+        self.by_task.insert(task, (payer.clone(), targets));
+    }
+
+    /// They do not come after all.
+    fn give_back(&mut self, payer: &Subject, targets: usize) {
+        self.coming -= targets;
+        self.release(payer, targets);
+    }
+
+    /// One of this task has its outcome.
+    pub(super) fn closed(&mut self, task: TaskId) {
+        let Entry::Occupied(mut of_task) = self.by_task.entry(task) else { return };
+        let (payer, open) = of_task.get_mut();
+        *open -= 1;
+        let (payer, is_over) = (payer.clone(), *open == 0);
+        if is_over {
+            of_task.remove();
+        }
+        self.release(&payer, 1);
+    }
+
+    fn release(&mut self, payer: &Subject, targets: usize) {
+        if let Some(own) = self.by_payer.get_mut(payer) {
+            *own -= targets;
+            if *own == 0 {
+                self.by_payer.remove(payer);
+            }
+        }
+    }
+}
+
+/// Room for the targets of a call, given back when it is dropped before they are open.
 #[derive(Debug)]
 pub(super) struct OpenRoom {
-    coming: OpenTargets,
+    control: Control,
+    payer: Subject,
     targets: usize,
 }
 
-impl OpenTargets {
-    /// So many are open already.
-    pub(super) fn take(&self, is_open: usize, targets: usize, is_read_only: bool) -> Result<OpenRoom> {
-        let room = OpenRoom { coming: self.clone(), targets };
-        let coming = self.0.fetch_add(targets, Ordering::Relaxed) + targets;
-        let limit = if is_read_only { WITH_STATUS_MAX } else { TOTAL_MAX };
-        // A call that has nothing open takes nothing.
-        if targets > 0 && is_open + coming > limit {
-            return Err(ControlError::TooManyOpen { limit });
+impl OpenRoom {
+    pub(super) fn take(control: &Control, payer: Subject, targets: usize, is_read_only: bool) -> Result<Self> {
+        control.inner.dispatch.lock().take_room(&payer, targets, is_read_only)?;
+        Ok(Self { control: control.clone(), payer, targets })
+    }
+
+    /// From now on each of the task's targets gives back its own. Under the lock, with which they are added.
+    pub(super) fn opens(mut self, task: TaskId, dispatch: &mut Dispatch) {
+        let targets = std::mem::take(&mut self.targets);
+        if targets > 0 {
+            dispatch.rooms.opened(task, &self.payer, targets);
         }
-        Ok(room)
     }
 }
 
 impl Drop for OpenRoom {
     fn drop(&mut self) {
-        self.coming.0.fetch_sub(self.targets, Ordering::Relaxed);
+        if self.targets > 0 {
+            self.control.inner.dispatch.lock().rooms.give_back(&self.payer, self.targets);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use proctor_model::{Bounds, OperationKind, Subject};
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use proctor_model::{BootId, Bounds, Code, OperationId, OperationKind, Outcome, Subject};
     use proctor_runtime::Tasks;
     use proctor_store::sqlite::SqliteStore;
-    use proctor_store::{AccessStore, Binding, Enrolment, HostStore, JoinToken};
+    use proctor_store::{AccessStore, Binding, Enrolment, HostStore, JoinToken, SessionOpening};
     use uuid::Uuid;
 
     use super::*;
     use crate::control::{
-        Caller, Control, HostRef, SpecSource, Submission, SubmitOptions, SubmittedItem, SubmittedTarget,
+        Caller, Greeting, HostRef, SpecSource, Submission, SubmitOptions, SubmittedItem, SubmittedTarget,
     };
 
     /// A host, and somebody who may read everything.
@@ -99,6 +172,10 @@ mod tests {
         (control, caller)
     }
 
+    fn greeting() -> Greeting {
+        Greeting::new(SessionOpening::new("agent-1".parse().unwrap(), "key".to_owned()), BootId::from("boot"))
+    }
+
     fn status(caller: &Caller) -> Submission {
         let host = HostRef::Key("0:10.0.0.1".parse().unwrap());
         let item = SubmittedItem {
@@ -110,51 +187,145 @@ mod tests {
         Submission { caller: caller.clone(), family: "native", items: vec![item], options: SubmitOptions::default() }
     }
 
+    fn user(name: &str) -> Subject {
+        Subject::User(name.to_owned())
+    }
+
+    /// Room for so many targets, of two others.
+    fn held(control: &Control, targets: usize) -> [OpenRoom; 2] {
+        ["bob", "eve"].map(|name| OpenRoom::take(control, user(name), targets / 2, false).unwrap())
+    }
+
     #[tokio::test]
     async fn a_status_query_that_finds_no_room_is_refused_and_makes_no_task() {
         let (dir, tasks) = (tempfile::tempdir().unwrap(), Tasks::default());
         let (control, caller) = world(dir.path(), &tasks).await;
-        let held = control.inner.budgets.open.take(0, WITH_STATUS_MAX, true).unwrap();
+        let held = held(&control, WITH_STATUS_MAX);
 
         let refused = control.submit(status(&caller)).await;
         let of_administrator = control.submit(status(&Caller::local("boss"))).await;
         drop(held);
         let taken = control.submit(status(&caller)).await;
 
-        assert!(matches!(refused, Err(ControlError::TooManyOpen { limit: WITH_STATUS_MAX })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(ControlError::TooManyOpen { limit: WITH_STATUS_MAX, is_own: false })),
+            "{refused:?}"
+        );
         assert!(of_administrator.is_ok() && taken.is_ok(), "{of_administrator:?} {taken:?}");
         assert_eq!(control.inner.store.task_ids(10).await.unwrap().len(), 2);
         tasks.shutdown().cancel();
     }
 
-    fn limit_of(taken: Result<OpenRoom>) -> Option<usize> {
+    #[tokio::test]
+    async fn what_is_open_counts_for_its_caller_until_it_has_its_outcome() {
+        let (dir, tasks) = (tempfile::tempdir().unwrap(), Tasks::default());
+        let (control, caller) = world(dir.path(), &tasks).await;
+        let _session = control.open_session(greeting()).await.unwrap().unwrap();
+        let own = || control.inner.dispatch.lock().rooms.by_payer.get(&caller.payer()).copied();
+
+        let task = control.submit(status(&caller)).await.unwrap().task;
+        let of_administrator = control.submit(status(&Caller::local("boss"))).await.unwrap().task;
+        let while_open = own();
+        let ends = |task| (OperationId::first(task, 0), Outcome::new(Code::Success, "", true));
+        control.record(&[ends(task), ends(of_administrator)]).await;
+        control.record(&[ends(task)]).await;
+
+        assert_eq!((while_open, own()), (Some(1), None));
+        let dispatch = control.inner.dispatch.lock();
+        assert_eq!((dispatch.open_count(), dispatch.rooms.coming, dispatch.rooms.by_task.len()), (0, 0, 0));
+        drop(dispatch);
+        tasks.shutdown().cancel();
+    }
+
+    #[tokio::test]
+    async fn status_queries_beyond_the_hour_are_refused_and_make_no_task() {
+        let (dir, tasks) = (tempfile::tempdir().unwrap(), Tasks::default());
+        let (control, caller) = world(dir.path(), &tasks).await;
+        let (budgets, rows) = (&control.inner.budgets, vec!["0:10.0.0.1"; 1000]);
+        // Later than the calls below, so that nothing is gained until then.
+        let later = Instant::now() + std::time::Duration::from_secs(3600);
+        while budgets.take_status(&caller, &rows, later).is_ok() {}
+        while budgets.take_status(&caller, &rows[..1], later).is_ok() {}
+
+        let refused = control.submit(status(&caller)).await;
+        let mut mixed = status(&caller);
+        // An operation that is none, of which a call may hold some besides.
+        mixed.items.push(SubmittedItem { kind: None, ..status(&caller).items.remove(0) });
+        let mixed = control.submit(mixed).await;
+        let of_administrator = control.submit(status(&Caller::local("boss"))).await;
+
+        for refused in [refused, mixed] {
+            assert!(matches!(refused, Err(ControlError::TooManyStatus { targets: 1, .. })), "{refused:?}");
+        }
+        assert!(of_administrator.is_ok(), "{of_administrator:?}");
+        assert_eq!(control.inner.store.task_ids(10).await.unwrap().len(), 1);
+        assert!(control.inner.dispatch.lock().rooms.by_payer.is_empty(), "what is refused gives its room back");
+        tasks.shutdown().cancel();
+    }
+
+    fn refusal(taken: Result<()>) -> Option<(usize, bool)> {
         match taken {
-            Err(ControlError::TooManyOpen { limit }) => Some(limit),
-            Ok(_) | Err(_) => None,
+            Err(ControlError::TooManyOpen { limit, is_own }) => Some((limit, is_own)),
+            Ok(()) | Err(_) => None,
         }
     }
 
     #[test]
     fn status_queries_leave_room_for_operations() {
-        let open = OpenTargets::default();
-        let largest = WITH_STATUS_MAX / 2;
-        let first = open.take(0, largest, true).unwrap();
-        let second = open.take(0, largest, true).unwrap();
+        let (mut rooms, half) = (OpenRooms::default(), WITH_STATUS_MAX / 2);
+        rooms.take(0, &user("ana"), half, true).unwrap();
+        rooms.take(0, &user("bob"), half, true).unwrap();
 
-        assert_eq!(limit_of(open.take(0, 1, true)), Some(WITH_STATUS_MAX));
-        assert!(open.take(0, 0, true).is_ok(), "what reaches no host");
-        assert!(open.take(0, largest, false).is_ok());
-        drop((first, second));
-        assert_eq!(limit_of(open.take(WITH_STATUS_MAX, 1, true)), Some(WITH_STATUS_MAX), "those are open now");
-        assert!(open.take(WITH_STATUS_MAX - 1, 1, true).is_ok());
+        assert_eq!(refusal(rooms.take(0, &user("eve"), 1, true)), Some((WITH_STATUS_MAX, false)));
+        assert!(rooms.take(0, &user("eve"), 0, true).is_ok(), "what reaches no host");
+        assert!(rooms.take(0, &user("eve"), half, false).is_ok());
+        for (name, targets) in [("ana", half), ("bob", half), ("eve", half)] {
+            rooms.give_back(&user(name), targets);
+        }
+        assert_eq!(refusal(rooms.take(WITH_STATUS_MAX, &user("ana"), 1, true)), Some((WITH_STATUS_MAX, false)));
+        assert!(rooms.take(WITH_STATUS_MAX - 1, &user("ana"), 1, true).is_ok());
+    }
+
+    #[test]
+    fn a_caller_gets_half_and_leaves_the_other_half_to_others() {
+        for (limit, is_read_only) in [(WITH_STATUS_MAX, true), (TOTAL_MAX, false)] {
+            let mut rooms = OpenRooms::default();
+            rooms.take(0, &user("ana"), limit / 2, is_read_only).unwrap();
+
+            assert_eq!(refusal(rooms.take(0, &user("ana"), 1, is_read_only)), Some((limit / 2, true)));
+            assert!(rooms.take(0, &user("bob"), limit / 2, is_read_only).is_ok());
+            assert_eq!(refusal(rooms.take(0, &user("eve"), 1, is_read_only)), Some((limit, false)));
+        }
     }
 
     #[test]
     fn operations_are_bounded_too() {
-        let open = OpenTargets::default();
+        let mut rooms = OpenRooms::default();
 
-        assert!(open.take(TOTAL_MAX - 1, 1, false).is_ok());
-        assert_eq!(limit_of(open.take(TOTAL_MAX, 1, false)), Some(TOTAL_MAX));
-        assert_eq!(open.0.load(Ordering::Relaxed), 0, "what is refused is given back");
+        assert!(rooms.take(TOTAL_MAX - 1, &user("ana"), 1, false).is_ok());
+        rooms.give_back(&user("ana"), 1);
+        assert_eq!(refusal(rooms.take(TOTAL_MAX, &user("ana"), 1, false)), Some((TOTAL_MAX, false)));
+        assert_eq!((rooms.coming, rooms.by_payer.len()), (0, 0), "what is refused takes nothing");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn calls_at_the_same_time_never_get_more_than_there_is() {
+        let (dir, tasks) = (tempfile::tempdir().unwrap(), Tasks::default());
+        let (control, _) = world(dir.path(), &tasks).await;
+        let part = TOTAL_MAX / 8;
+        let race = |name: String| {
+            let control = control.clone();
+            tokio::task::spawn_blocking(move || OpenRoom::take(&control, user(&name), part, false).ok())
+        };
+
+        let raced = futures::future::join_all((0..64).map(|number| race(format!("user{}", number % 16)))).await;
+
+        let taken: Vec<OpenRoom> = raced.into_iter().filter_map(std::result::Result::unwrap).collect();
+        assert_eq!(taken.len(), 8);
+        drop(taken);
+        let dispatch = control.inner.dispatch.lock();
+        assert_eq!((dispatch.rooms.coming, dispatch.rooms.by_payer.len()), (0, 0));
+        drop(dispatch);
+        tasks.shutdown().cancel();
     }
 }

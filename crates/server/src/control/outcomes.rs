@@ -89,7 +89,9 @@ impl Control {
         loop {
             period.tick().await;
             self.tell_lost().await;
-            self.write_refusals(self.inner.budgets.ended_refusals(Instant::now())).await;
+            for budget in [&self.inner.budgets.refusals, &self.inner.budgets.unchanged] {
+                self.write_refusals(budget.ended(Instant::now())).await;
+            }
             self.tell_dropped_events().await;
             self.inner.fleet.forget_unused();
             let overdue = self.inner.dispatch.lock().overdue(Instant::now(), |agent| self.absence(agent));

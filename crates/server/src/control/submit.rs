@@ -130,11 +130,16 @@ impl Control {
         let open = draft.open_targets(id, created_at);
         let permit = options.rolling.map(|_| self.inner.rollouts.open.take(&caller, open.len())).transpose()?;
         // What an administrator stops in an emergency waits for nobody.
-        let _room = match permit {
+        let room = match permit {
             Some(_) => None,
             None if caller.is_admin() => None,
-            None => Some(self.room_for_open(open.len(), draft.only_status())?),
+            None => {
+                let reached = open.iter().filter(|target| target.agent.is_some()).count();
+                let is_read_only = open.iter().all(|target| target.kind == OperationKind::Status);
+                Some(OpenRoom::take(self, caller.payer(), reached, is_read_only)?)
+            }
         };
+        self.inner.budgets.take_status(&caller, &draft.status_rows(), Instant::now())?;
         // Who is not known must not keep the others of a call from being stopped.
         self.inner.budgets.take_strangers(&caller, draft.strangers, !open.is_empty(), Instant::now())?;
         let audit = match draft.only_status() {
@@ -183,21 +188,25 @@ impl Control {
                 if registers {
                     self.mark_changed(agents);
                 }
-                self.dispatch_now(open);
+                self.dispatch_in(room.map(|room| (id, room)), open);
             }
         }
         Ok(Submitted { task: id, is_new: true })
     }
 
-    /// Room for targets that are to be handed to sessions, to be held until they are.
-    fn room_for_open(&self, targets: usize, is_read_only: bool) -> Result<OpenRoom> {
-        let is_open = self.inner.dispatch.lock().open_count();
-        self.inner.budgets.open.take(is_open, targets, is_read_only)
-    }
-
     /// Hands targets that are in the store to the sessions of their agents.
     pub(super) fn dispatch_now(&self, open: Vec<OpenTarget>) {
-        let connected = self.inner.dispatch.lock().add(open, Instant::now());
+        self.dispatch_in(None, open);
+    }
+
+    /// As [`Self::dispatch_now`], of a task with the room that was taken for it.
+    fn dispatch_in(&self, room: Option<(TaskId, OpenRoom)>, open: Vec<OpenTarget>) {
+        let mut dispatch = self.inner.dispatch.lock();
+        if let Some((task, room)) = room {
+            room.opens(task, &mut dispatch);
+        }
+        let connected = dispatch.add(open, Instant::now());
+        drop(dispatch);
         for session in connected.iter().filter_map(|agent| self.inner.sessions.get(agent)) {
             session.wake();
         }
@@ -450,6 +459,16 @@ impl Draft {
         }
         earlier.other_row_keys.push(row_key);
         Ok(())
+    }
+
+    /// The names of the rows that ask for a status, whatever else the call asks for.
+    fn status_rows(&self) -> Vec<&str> {
+        let is_status = |target: &&Target| self.items[target.item as usize].kind == Some(OperationKind::Status);
+        let status = self.targets.iter().filter(is_status);
+        status
+            .flat_map(|target| std::iter::once(&target.row_key).chain(&target.other_row_keys))
+            .map(String::as_str)
+            .collect()
     }
 
     /// Status queries change nothing and leave no audit entry but of what is refused.

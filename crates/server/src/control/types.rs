@@ -12,7 +12,7 @@ use proctor_store::{Rollout, RolloutState, StoreError};
 use proctor_traces::TraceParent;
 
 use super::access::Missing;
-use super::budget::{PLANNED_MAX, STRANGER_BYTES_MAX};
+use super::budget::{PLANNED_MAX, STATUS_BYTES_MAX, STRANGER_BYTES_MAX};
 
 /// Who asks, after authentication, and what they may do at this moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -350,9 +350,16 @@ pub enum ControlError {
         targets: usize,
         wait: Duration,
     },
+    /// More than the status queries of a caller may leave in the store.
+    TooManyStatus {
+        targets: usize,
+        wait: Duration,
+    },
     /// More targets than may be open at once.
     TooManyOpen {
         limit: usize,
+        /// Of the caller, rather than of all.
+        is_own: bool,
     },
     /// More rolling tasks than may be open at once.
     TooManyRollouts {
@@ -409,7 +416,11 @@ impl ControlError {
                 messages::too_many_unknown_targets(targets, STRANGER_BYTES_MAX / (1024 * 1024), secs(wait))
             }
             Self::TooManyPlanned { targets, wait } => messages::too_many_planned(targets, PLANNED_MAX, secs(wait)),
-            Self::TooManyOpen { limit } => messages::too_many_open_targets(limit),
+            Self::TooManyStatus { targets, wait } => {
+                messages::too_many_status(targets, STATUS_BYTES_MAX / (1024 * 1024), secs(wait))
+            }
+            Self::TooManyOpen { limit, is_own: true } => messages::too_many_open_targets_of_caller(limit),
+            Self::TooManyOpen { limit, is_own: false } => messages::too_many_open_targets(limit),
             Self::TooManyRollouts { limit, is_own: true } => messages::too_many_rollouts_of_caller(limit),
             Self::TooManyRollouts { limit, is_own: false } => messages::too_many_rollouts(limit),
             Self::KeyReused { task } => messages::idempotency_key_reused(task),
@@ -428,6 +439,7 @@ impl ControlError {
             | Self::Contradiction { .. }
             | Self::TooManyStrangers { .. }
             | Self::TooManyPlanned { .. }
+            | Self::TooManyStatus { .. }
             | Self::TooManyOpen { .. }
             | Self::TooManyRollouts { .. }
             | Self::KeyReused { .. }

@@ -212,6 +212,28 @@ async fn a_change_of_no_known_host_leaves_one_small_entry_and_others_name_what_t
 }
 
 #[tokio::test]
+async fn refusals_are_listed_however_many_calls_changed_nothing_before() {
+    let world = World::new().await;
+    world.app("owner").await;
+    world.bind("app:owner", "owner", "namespace:web").await;
+    let owner = json!({ "bk_app_code": "owner", "bk_app_secret": SECRET, "bk_username": "ana" });
+    let nothing = registered("m", "11.0.0.1");
+    for _ in 0..250 {
+        world.call(&owner, &Method::POST, &format!("{ESB}/register_proc_info"), &nothing).await.data();
+    }
+    let before = newest(&world).await;
+    let listed = entries(&world, 0).await.iter().filter(|entry| entry.draft.app == "owner").count();
+
+    let refused = world.call(&owner, &Method::POST, "/api/v1/users", &json!({ "name": "mallory" })).await;
+
+    assert_eq!(refused.status.as_u16(), 403, "{}", refused.json);
+    let told: Vec<_> = entries(&world, before).await.into_iter().map(|it| (it.draft.phase, it.draft.action)).collect();
+    assert_eq!(told, [(AuditPhase::Refused, "create_user".to_owned())]);
+    assert_eq!(listed, 200, "and what changed nothing is not listed for ever");
+    world.end().await;
+}
+
+#[tokio::test]
 async fn steering_a_task_that_is_over_leaves_no_entry() {
     let world = World::new().await;
     let mut absent = on_host("absent", "10.0.0.1");

@@ -92,6 +92,9 @@ super::catalogue! { Server:
     too_many_open_targets(limit: text) =
         "too many targets are open (limit {limit}): try again in a moment" |
         "未结束的目标过多（上限 {limit}），请稍后重试";
+    too_many_open_targets_of_caller(limit: text) =
+        "too many targets of this caller are open (limit {limit}): try again in a moment" |
+        "该调用方未结束的目标过多（上限 {limit}），请稍后重试";
     too_many_rollouts_of_caller(limit: text) =
         "this caller has {limit} rolling tasks that are not over, and may not have more: wait for one to end, or cancel one" |
         "该调用方已有 {limit} 个未结束的滚动任务，不能再创建：请等待其中一个结束，或取消一个";
@@ -102,4 +105,9 @@ super::catalogue! { Server:
         "this plan has {targets} targets, and a caller may have {max} planned in an hour: plan for fewer, or try again \
          in {secs} s" |
         "该计划有 {targets} 个目标，而每个调用方每小时最多计划 {max} 个：请减少目标，或在 {secs} 秒后重试";
+    too_many_status(targets: text, mebibytes: text, secs: text) =
+        "this status query has {targets} targets, and those of a caller may take {mebibytes} MiB in an hour: read the \
+         status without a task (get_proc_status, GET /processes), or try again in {secs} s" |
+        "该状态查询有 {targets} 个目标，而每个调用方每小时的状态查询最多占用 {mebibytes} MiB：请改用不创建任务的查询\
+         （get_proc_status、GET /processes），或在 {secs} 秒后重试";
 }

@@ -1,7 +1,7 @@
 //! How many rolling tasks may be open at once.
 //!
 //! Promised: a caller has at most [`OF_CALLER_MAX`] rolling tasks that are not over, all callers together
-//! [`TOTAL_MAX`], and administrators [`ADMIN_RESERVE`] more of either. Their targets are bounded as well, for all but
+//! [`TOTAL_MAX`], and administrators [`ADMIN_RESERVE`] more of either; one who has none gets one in any case. Their targets are bounded as well, for all but
 //! administrators, so that room for other operations is left (`open_room`). A caller is who pays for other calls (`budget`): an app
 //! cannot get more by naming users. What an earlier life of the server left open counts, and is never refused.
 //! Absent: how long one may stay open; that is `ROLLOUT_MAX`.
@@ -56,12 +56,14 @@ impl OpenCount {
         if own.tasks >= limit {
             return Err(ControlError::TooManyRollouts { limit, is_own: true });
         }
-        if counts.total.tasks >= TOTAL_MAX + reserve {
+        // Administrators who hold the whole reserve must not keep another one from the first.
+        let is_first = is_admin && own.tasks == 0;
+        if counts.total.tasks >= TOTAL_MAX + reserve && !is_first {
             return Err(ControlError::TooManyRollouts { limit: TOTAL_MAX, is_own: false });
         }
-        for (count, limit) in [(own, TARGETS_OF_CALLER_MAX), (counts.total, TARGETS_MAX)] {
+        for (count, limit, is_own) in [(own, TARGETS_OF_CALLER_MAX, true), (counts.total, TARGETS_MAX, false)] {
             if !is_admin && count.targets + targets > limit {
-                return Err(ControlError::TooManyOpen { limit });
+                return Err(ControlError::TooManyOpen { limit, is_own });
             }
         }
         Ok(self.counted(counts, payer, targets))
@@ -134,8 +136,11 @@ mod tests {
         assert_eq!(limit_of(open.take(&caller("job"), 1)), Some((TOTAL_MAX, false)));
         let reserved: Vec<_> = (0..ADMIN_RESERVE).map(|_| open.take(&Caller::local("boss"), 1).unwrap()).collect();
         assert_eq!(reserved.len(), ADMIN_RESERVE);
+        assert_eq!(limit_of(open.take(&Caller::local("boss"), 1)), Some((TOTAL_MAX, false)));
+        let _first = open.take(&Caller::local("other"), 1).expect("an administrator who has none gets one");
         assert_eq!(limit_of(open.take(&Caller::local("other"), 1)), Some((TOTAL_MAX, false)));
     }
+
     #[test]
     fn the_targets_of_rolling_tasks_are_bounded_for_all_but_administrators() {
         let open = OpenCount::default();

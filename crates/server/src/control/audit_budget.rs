@@ -1,0 +1,235 @@
+//! How much the audit lists of what was refused, or changed nothing.
+//!
+//! Promised: of one caller (`budget`), the first [`LISTED_MAX`] such calls of an hour are entries of their own, and so are
+//! the first [`OF_ACTION_MIN`] of each action, however many others came before: nobody hides what they try behind
+//! refusals that cost nothing. The others are one entry at the end of the hour, with a count for each action. What was
+//! refused and what was allowed and changed nothing are counted apart, so that neither hides the other. Absent: memory
+//! across a restart.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use proctor_model::Subject;
+use proctor_store::{AuditDraft, AuditPhase};
+
+use super::Caller;
+use super::budget::HOUR;
+
+/// Calls of one caller in an hour that are listed one by one.
+const LISTED_MAX: u32 = 200;
+/// Of one action in any case.
+const OF_ACTION_MIN: u32 = 5;
+/// Actions for which that holds, and that the entry of the others names.
+const ACTIONS_MAX: usize = 40;
+const OTHER_ACTIONS: &str = "others";
+
+/// Of one kind of call.
+#[derive(Debug)]
+pub(super) struct AuditBudget {
+    kind: Kind,
+    by_payer: Mutex<HashMap<Subject, Listed>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Refusals,
+    Unchanged,
+}
+
+/// Of one caller, since the hour began.
+#[derive(Debug)]
+struct Listed {
+    since: Instant,
+    total: u32,
+    by_action: BTreeMap<String, u32>,
+    /// The last one that was only counted, and how many there were of each action.
+    unlisted: Option<(AuditDraft, BTreeMap<String, u64>)>,
+}
+
+impl AuditBudget {
+    /// For calls that were refused.
+    pub(super) fn of_refusals() -> Self {
+        Self { kind: Kind::Refusals, by_payer: Mutex::default() }
+    }
+
+    /// For calls that were allowed and changed nothing.
+    pub(super) fn of_unchanged() -> Self {
+        Self { kind: Kind::Unchanged, by_payer: Mutex::default() }
+    }
+
+    /// The entries that the audit gets for a call: the count of an hour that is over, and the entry itself unless the
+    /// caller had many in this hour.
+    pub(super) fn admit(
+        &self,
+        caller: &Caller,
+        mut entry: AuditDraft,
+        now: Instant,
+    ) -> (Option<AuditDraft>, Option<AuditDraft>) {
+        let mut all = self.by_payer.lock();
+        let listed = all.entry(caller.payer()).or_insert_with(|| Listed::begun(now));
+        let mut ended = None;
+        if listed.is_over(now) {
+            ended = std::mem::replace(listed, Listed::begun(now)).counted(self.kind);
+        }
+        if !listed.takes(&entry.action) {
+            listed.count(entry);
+            return (ended, None);
+        }
+        if listed.total == LISTED_MAX {
+            entry.outcome += self.kind.last_words();
+        }
+        (ended, Some(entry))
+    }
+
+    /// What is to be told of hours that are over.
+    pub(super) fn ended(&self, now: Instant) -> Vec<AuditDraft> {
+        let mut entries = Vec::new();
+        self.by_payer.lock().retain(|_, listed| {
+            let is_over = listed.is_over(now);
+            if is_over {
+                entries.extend(listed.counted(self.kind));
+            }
+            !is_over
+        });
+        entries
+    }
+}
+
+impl Kind {
+    fn last_words(self) -> &'static str {
+        match self {
+            Self::Refusals => "; more refusals of this caller are only counted for an hour",
+            Self::Unchanged => "; more calls of this caller that change nothing are only counted for an hour",
+        }
+    }
+
+    /// Of the entry that has the count: its phase and action.
+    fn summary(self) -> (AuditPhase, &'static str) {
+        match self {
+            Self::Refusals => (AuditPhase::Refused, "refusals"),
+            Self::Unchanged => (AuditPhase::Done, "no_change"),
+        }
+    }
+}
+
+impl Listed {
+    fn begun(now: Instant) -> Self {
+        Self { since: now, total: 0, by_action: BTreeMap::new(), unlisted: None }
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) >= HOUR
+    }
+
+    /// Whether one more of this action is listed; it is counted then.
+    fn takes(&mut self, action: &str) -> bool {
+        let is_known = self.by_action.contains_key(action) || self.by_action.len() < ACTIONS_MAX;
+        let of_action = self.by_action.get(action).copied().unwrap_or(0);
+        if self.total >= LISTED_MAX && !(is_known && of_action < OF_ACTION_MIN) {
+            return false;
+        }
+        self.total += 1;
+        if is_known {
+            self.by_action.insert(action.to_owned(), of_action + 1);
+        }
+        true
+    }
+
+    fn count(&mut self, entry: AuditDraft) {
+        let (last, actions) = self.unlisted.get_or_insert_with(|| (entry.clone(), BTreeMap::new()));
+        let is_named = actions.len() < ACTIONS_MAX || actions.contains_key(&entry.action);
+        let action = if is_named { entry.action.clone() } else { OTHER_ACTIONS.to_owned() };
+        *actions.entry(action).or_default() += 1;
+        *last = entry;
+    }
+
+    fn counted(&mut self, kind: Kind) -> Option<AuditDraft> {
+        let (last, actions) = self.unlisted.take()?;
+        let count: u64 = actions.values().sum();
+        let (phase, action) = kind.summary();
+        Some(AuditDraft {
+            phase,
+            action: action.to_owned(),
+            target_count: count,
+            targets: actions.iter().map(|(action, count)| format!("{action} × {count}")).collect(),
+            outcome: format!("{count} more were not recorded in this hour, the last one: {}", last.outcome),
+            ..last
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::audit::AuditAction;
+
+    fn entry(caller: &Caller, action: impl Into<std::borrow::Cow<'static, str>>) -> AuditDraft {
+        caller.entry(&AuditAction::new(action, []).on(["x"]), AuditPhase::Refused, "may not".to_owned())
+    }
+
+    /// The own entries of so many calls.
+    fn listed(
+        budget: &AuditBudget,
+        caller: &Caller,
+        action: &'static str,
+        calls: u32,
+        now: Instant,
+    ) -> Vec<AuditDraft> {
+        (0..calls).filter_map(|_| budget.admit(caller, entry(caller, action), now).1).collect()
+    }
+
+    #[test]
+    fn refusals_beyond_the_first_are_one_entry_with_their_count() {
+        let (budget, now, job) = (AuditBudget::of_refusals(), Instant::now(), Caller::local("job"));
+
+        let own = listed(&budget, &job, "stop", 250, now);
+        let others = listed(&budget, &Caller::local("other"), "stop", 1, now);
+        let early = budget.ended(now + HOUR / 2);
+        let ended = budget.ended(now + HOUR);
+        let again = listed(&budget, &job, "stop", 1, now + HOUR);
+
+        assert_eq!((own.len(), others.len(), early.len(), again.len()), (200, 1, 0, 1));
+        assert!(own[199].outcome.ends_with("are only counted for an hour"), "{}", own[199].outcome);
+        assert_eq!((ended.len(), ended[0].target_count, ended[0].app.as_str()), (1, 50, "job"));
+        assert_eq!((ended[0].action.as_str(), ended[0].phase), ("refusals", AuditPhase::Refused));
+        assert_eq!(ended[0].targets, ["stop × 50"]);
+        assert_eq!(ended[0].outcome, "50 more were not recorded in this hour, the last one: may not");
+    }
+
+    #[test]
+    fn the_first_of_each_action_are_listed_however_many_others_came_before() {
+        let (budget, now, job) = (AuditBudget::of_refusals(), Instant::now(), Caller::local("job"));
+        listed(&budget, &job, "status", 1000, now);
+
+        let own = listed(&budget, &job, "create_user", 10, now);
+        let ended = budget.ended(now + HOUR);
+
+        assert_eq!(own.len(), OF_ACTION_MIN as usize);
+        assert_eq!(ended[0].targets, ["create_user × 5", "status × 800"]);
+    }
+
+    #[test]
+    fn whatever_a_caller_tries_its_entries_are_bounded() {
+        let (budget, now, job) = (AuditBudget::of_refusals(), Instant::now(), Caller::local("job"));
+        let names = (0..100_000).map(|number| format!("action-{}", number % 10_000));
+
+        let own = names.filter_map(|name| budget.admit(&job, entry(&job, name), now).1).count();
+        let ended = budget.ended(now + HOUR);
+
+        assert!(own <= LISTED_MAX as usize + ACTIONS_MAX * OF_ACTION_MIN as usize, "{own}");
+        assert_eq!((ended.len(), ended[0].targets.len()), (1, ACTIONS_MAX + 1), "{:?}", ended[0].targets);
+    }
+
+    #[test]
+    fn an_hour_that_is_over_is_told_with_the_next_call() {
+        let (budget, now, job) = (AuditBudget::of_unchanged(), Instant::now(), Caller::local("job"));
+        listed(&budget, &job, "register", 201, now);
+
+        let (ended, own) = budget.admit(&job, entry(&job, "register"), now + HOUR);
+
+        let ended = ended.expect("one was not listed");
+        assert_eq!((ended.action.as_str(), ended.phase, ended.target_count), ("no_change", AuditPhase::Done, 1));
+        assert!(own.is_some() && budget.ended(now + HOUR).is_empty());
+    }
+}
