@@ -166,6 +166,7 @@ macro_rules! conformance_suite {
             process_lists::nothing_that_was_observed_survives_a_tombstone,
             process_queries::processes_know_the_business_of_their_host,
             process_queries::processes_are_narrowed_by_agent_and_told_in_their_own_order,
+            process_queries::processes_are_narrowed_by_several_names_at_once,
             process_queries::processes_are_narrowed_by_business,
             process_queries::processes_are_narrowed_to_the_places_of_a_caller,
             process_queries::processes_are_narrowed_by_labels,

@@ -48,7 +48,8 @@ impl<'a> FleetFilter<'a> {
         };
         let key = |key: &proctor_model::ProcessKey| Verdict {
             is_meant: query.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
-                && query.name.as_ref().is_none_or(|name| *name == key.name),
+                && query.name.as_ref().is_none_or(|name| *name == key.name)
+                && query.keys.as_ref().is_none_or(|keys| keys.contains(key)),
             is_visible: places.namespaces.contains(&key.namespace),
             has_text: has_text(&format!("{}/{}", key.namespace, key.name)),
         };

@@ -165,6 +165,8 @@ pub enum Registered {
 pub struct ProcessQuery {
     pub namespace: Option<Namespace>,
     pub name: Option<ProcessName>,
+    /// One of these.
+    pub keys: Option<Vec<ProcessKey>>,
     pub agents: Option<Vec<AgentId>>,
     pub businesses: Option<Vec<u64>>,
     pub cloud: Option<u32>,

@@ -56,6 +56,20 @@ pub async fn processes_are_narrowed_by_agent_and_told_in_their_own_order(store: 
     assert_eq!((total, &page[..]), (4, &both[1..3]));
 }
 
+pub async fn processes_are_narrowed_by_several_names_at_once(store: Arc<dyn Store>) {
+    fleet(&*store).await;
+    store.register(&[registration(0, "web/b", "x")], RegisterMode::Create, 1).await.unwrap();
+    let of = |keys: &[&str]| {
+        let keys = Some(keys.iter().map(|name| key(name)).collect());
+        ProcessQuery { keys, agents: Some(vec![agent(0), agent(2)]), ..ProcessQuery::default() }
+    };
+
+    let some = found(&*store, &of(&["web/b", "db/a", "db/b"])).await;
+
+    assert_eq!(some, ["db/a 0:10.0.0.0", "db/a 0:10.0.0.2", "web/b 0:10.0.0.0"]);
+    assert!(found(&*store, &of(&[])).await.is_empty());
+}
+
 pub async fn processes_are_narrowed_by_business(store: Arc<dyn Store>) {
     fleet(&*store).await;
     let of = |businesses: &[u64]| ProcessQuery { businesses: Some(businesses.to_vec()), ..ProcessQuery::default() };

@@ -42,6 +42,11 @@ impl Filter {
         if let Some(name) = &query.name {
             filter.by("process.name = :name", ":name", name.as_str().to_owned());
         }
+        if let Some(keys) = &query.keys {
+            let names: Vec<[&str; 2]> = keys.iter().map(|key| [key.namespace.as_str(), key.name.as_str()]).collect();
+            let one_of = "(process.namespace, process.name) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:keys))";
+            filter.by(one_of, ":keys", to_json(&names));
+        }
         if let Some(agents) = &query.agents {
             filter.from = FROM_HOSTS;
             filter.value(":hosts", to_json(&hosts_of(connection, agents)?));

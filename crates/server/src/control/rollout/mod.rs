@@ -11,7 +11,7 @@ mod machine;
 mod open;
 mod permissions;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -32,6 +32,8 @@ pub(super) use open::RolloutPermit;
 
 /// How often processes that should become healthy are looked at, and failed writes are tried again.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
+/// Targets whose health is asked for at once: the answer has all of their processes on all of their hosts.
+const SETTLING_ASKED_MAX: usize = 1000;
 /// An agent reports what a command did a moment before the outcome is written here.
 const REPORT_SLACK_SECS: i64 = 2;
 /// A rolling task that is not over when servers ran for so long (paused and forgotten) is cancelled.
@@ -62,6 +64,15 @@ struct ActiveRollout {
 struct HealthTarget {
     agent: AgentId,
     key: ProcessKey,
+}
+
+/// A target whose operation ended well, and whose process should become healthy.
+#[derive(Debug)]
+struct Settling {
+    task: TaskId,
+    index: u32,
+    place: HealthTarget,
+    since: Millis,
 }
 
 impl HealthTarget {
@@ -334,20 +345,21 @@ impl Control {
 
     /// Asks the store which of the processes that should become healthy are.
     async fn look_at_settling(&self) {
-        let waiting: Vec<(TaskId, u32, HealthTarget, Millis)> = {
+        let waiting: Vec<Settling> = {
             let by_task = self.inner.rollouts.by_task.lock();
             let all = by_task.iter().flat_map(|(task, rolling)| {
                 let settling = rolling.roll.settling();
-                settling.filter_map(|(index, since)| Some((*task, index, rolling.places.get(&index)?.clone(), since)))
+                settling.filter_map(|(index, since)| {
+                    Some(Settling { task: *task, index, since, place: rolling.places.get(&index)?.clone() })
+                })
             });
             all.collect()
         };
         let mut healthy: BTreeMap<TaskId, Vec<(u32, bool)>> = BTreeMap::new();
-        for (task, index, place, since) in waiting {
-            match self.is_well(&place, since).await {
-                Ok(false) => {}
-                Ok(true) => healthy.entry(task).or_default().push((index, true)),
-                Err(error) => tracing::warn!(%error, "cannot read the health of a process"),
+        for asked in waiting.chunks(SETTLING_ASKED_MAX) {
+            match self.became_well(asked).await {
+                Ok(well) => well.for_each(|it| healthy.entry(it.task).or_default().push((it.index, true))),
+                Err(error) => tracing::warn!(%error, "cannot read the health of processes"),
             }
         }
         for (task, judged) in healthy {
@@ -358,15 +370,23 @@ impl Control {
         }
     }
 
-    async fn is_well(&self, place: &HealthTarget, since: Millis) -> Result<bool> {
+    /// Those of them that are well, by one question to the store.
+    async fn became_well<'a>(&self, waiting: &'a [Settling]) -> Result<impl Iterator<Item = &'a Settling> + use<'a>> {
+        let keys: BTreeSet<&ProcessKey> = waiting.iter().map(|it| &it.place.key).collect();
         let query = ProcessQuery {
-            namespace: Some(place.key.namespace.clone()),
-            name: Some(place.key.name.clone()),
-            agents: Some(vec![place.agent.clone()]),
+            keys: Some(keys.into_iter().cloned().collect()),
+            agents: Some(waiting.iter().map(|it| it.place.agent.clone()).collect()),
+            is_uncounted: true,
             ..ProcessQuery::default()
         };
         let (_, records) = self.all_processes(&query).await?;
-        Ok(records.first().is_some_and(|record| is_well(record, since)))
+        let records: HashMap<_, _> =
+            records.into_iter().map(|record| ((record.agent.clone(), record.key.clone()), record)).collect();
+        let is_well = move |it: &&Settling| {
+            let record = records.get(&(it.place.agent.clone(), it.place.key.clone()));
+            record.is_some_and(|record| is_well(record, it.since))
+        };
+        Ok(waiting.iter().filter(is_well))
     }
 }
 
