@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use proctor_model::{Code, Outcome, Phase, Snapshot, TaskId};
+use proctor_model::{Code, OperationId, Outcome, Phase, Snapshot, Subject, TaskId};
 use proctor_runtime::{Tasks, clock};
-use proctor_server::control::{Caller, Control, Session, SubmitOptions};
+use proctor_server::control::{Caller, Control, ControlError, Session, SubmitOptions};
 use proctor_store::sqlite::SqliteStore;
-use proctor_store::{RolloutState, Store, TaskView};
+use proctor_store::{RolloutState, Store, TaskView, User};
 use proptest::prelude::*;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -29,6 +29,13 @@ const REPORT_PERIOD: Duration = Duration::from_millis(500);
 /// Lives that run at the same time; each has a file of its own.
 const AT_ONCE: usize = 8;
 
+/// Who makes a task whose rights are taken.
+const MAKER: &str = "ana";
+
+fn maker() -> Subject {
+    Subject::User(MAKER.to_owned())
+}
+
 /// What the agents and the people do.
 #[derive(Clone, Debug)]
 struct Script {
@@ -37,6 +44,10 @@ struct Script {
     when_paused: Act,
     /// Cancel as soon as this target was delivered, before its agent answers.
     cancel_at: Option<u32>,
+    /// Somebody pauses as soon as this target was delivered; then `when_paused` holds.
+    pause_at: Option<u32>,
+    /// The rights of who made the task are taken as soon as this target was delivered, before its agent answers.
+    withdraw_at: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +71,8 @@ fn script(max_parallel: u32, max_failures: u32, canary: u32) -> Script {
         ends: [End::Succeeds; HOSTS],
         when_paused: Act::Resume,
         cancel_at: None,
+        pause_at: None,
+        withdraw_at: None,
     }
 }
 
@@ -76,11 +89,14 @@ impl Script {
     }
 }
 
-/// What the agents remember.
+/// What the agents remember, and the people.
 #[derive(Default)]
 struct Ledgers {
     outcomes: BTreeMap<u32, Outcome>,
     cancel_was_answered: bool,
+    pause_was_answered: bool,
+    /// The rights of who made the task are gone.
+    is_withdrawn: bool,
 }
 
 struct Life<'a> {
@@ -92,11 +108,15 @@ struct Life<'a> {
     left: Arc<AtomicU64>,
     tasks: Tasks,
     reported: Option<Instant>,
+    /// Their agents answer once the people have done what they are about to.
+    unanswered: Vec<OperationId>,
 }
 
 /// The store with its hosts and registrations, as a file to copy.
 async fn fixture() -> (TempDir, PathBuf) {
     let (world, _sessions) = fleet().await;
+    world.store.create_user(User { name: MAKER.to_owned(), created_at: 0, disabled: false }).await.unwrap().unwrap();
+    world.bind(&maker().to_string(), "operator", "namespace:web").await;
     let directory = world.ended().await;
     let file = directory.path().join("proctor.db");
     (directory, file)
@@ -108,7 +128,17 @@ async fn live<'a>(file: &Path, script: &'a Script, ledgers: &'a mut Ledgers, wri
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open_dying(file, left.clone()).await.unwrap());
     let tasks = Tasks::default();
     let control = Control::start(Arc::clone(&store), &tasks).await.ok()?;
-    let mut life = Life { script, ledgers, store, control, sessions: Vec::new(), left, tasks, reported: None };
+    let mut life = Life {
+        script,
+        ledgers,
+        store,
+        control,
+        sessions: Vec::new(),
+        left,
+        tasks,
+        reported: None,
+        unanswered: Vec::new(),
+    };
     for number in 0..HOSTS {
         let agent = format!("agent-{number}").parse().unwrap();
         let opened = life.control.open_session(crate::support::greeting(&agent)).await;
@@ -130,7 +160,7 @@ impl Life<'_> {
     /// Until the server is dead or `is_done`; the task as it was left.
     async fn run_until(&mut self, is_done: impl Fn(&TaskView, &Ledgers) -> bool) -> Option<TaskView> {
         if self.task().await.is_none() {
-            let _ = self.control.submit(restart(self.script.rolling.clone())).await;
+            self.submit().await;
         }
         let begun = Instant::now();
         loop {
@@ -149,9 +179,50 @@ impl Life<'_> {
         }
     }
 
+    /// By an administrator, or by somebody whose rights are taken later.
+    async fn submit(&self) {
+        let mut submission = restart(self.script.rolling.clone());
+        if self.script.withdraw_at.is_some() {
+            let subjects = vec![maker()];
+            let Ok(permissions) = self.control.permissions(&subjects).await else { return };
+            let caller = Caller::local(MAKER);
+            submission.caller = Caller { app: String::new(), subjects, permissions, ..caller };
+        }
+        let _ = self.control.submit(submission).await;
+    }
+
+    fn has_begun(&self, index: Option<u32>) -> bool {
+        index.is_some_and(|index| self.ledgers.outcomes.contains_key(&index))
+    }
+
+    /// Beside the server, which is told of it.
+    async fn withdraw(&mut self) {
+        for binding in self.store.bindings().await.unwrap() {
+            if binding.subject == maker() && self.store.delete_binding(binding.id).await.is_err() {
+                return;
+            }
+        }
+        self.control.access_changed();
+        self.ledgers.is_withdrawn = true;
+    }
+
+    async fn pause(&mut self, task: TaskId) {
+        match self.control.pause(&Caller::local("test"), task).await {
+            // There may be nothing left to pause.
+            Ok(()) | Err(ControlError::TaskState(_)) => self.ledgers.pause_was_answered = true,
+            Err(_) => {}
+        }
+    }
+
     async fn act(&mut self, task: &TaskView) {
+        if self.has_begun(self.script.withdraw_at) && !self.ledgers.is_withdrawn {
+            self.withdraw().await;
+        }
+        if self.has_begun(self.script.pause_at) && !self.ledgers.pause_was_answered {
+            return self.pause(task.id).await;
+        }
         let caller = Caller::local("test");
-        let has_begun = self.script.cancel_at.is_some_and(|index| self.ledgers.outcomes.contains_key(&index));
+        let has_begun = self.has_begun(self.script.cancel_at);
         let is_paused = task.rollout.as_ref().unwrap().state == RolloutState::Paused;
         let act = match (has_begun, is_paused) {
             (true, _) => Act::Cancel,
@@ -171,8 +242,22 @@ impl Life<'_> {
         }
     }
 
+    /// Whether the people are about to do something, and are quicker than the agent.
+    fn is_awaited(&self, index: u32) -> bool {
+        let Script { pause_at, withdraw_at, .. } = self.script;
+        (*pause_at == Some(index) && !self.ledgers.pause_was_answered)
+            || (*withdraw_at == Some(index) && !self.ledgers.is_withdrawn)
+    }
+
     /// The agents begin what they are told to, answer, and say how their processes are.
     async fn answer(&mut self, task: TaskId) {
+        for operation in std::mem::take(&mut self.unanswered) {
+            if self.is_awaited(operation.index) {
+                self.unanswered.push(operation);
+                continue;
+            }
+            self.tell(&self.sessions[operation.index as usize], operation, operation.index).await;
+        }
         let reports = self.reported.is_none_or(|at| at.elapsed() > REPORT_PERIOD);
         if reports {
             self.reported = Some(Instant::now());
@@ -187,6 +272,10 @@ impl Life<'_> {
                 self.ledgers.outcomes.entry(index).or_insert_with(|| Outcome::new(code, "said the agent", true));
                 // The people who cancel are quicker than the agent.
                 if self.script.cancel_at == Some(index) {
+                    continue;
+                }
+                if self.is_awaited(index) {
+                    self.unanswered.push(operation);
                     continue;
                 }
                 self.tell(session, operation, index).await;
@@ -204,7 +293,7 @@ impl Life<'_> {
         }
     }
 
-    async fn tell(&self, session: &Session, operation: proctor_model::OperationId, index: u32) {
+    async fn tell(&self, session: &Session, operation: OperationId, index: u32) {
         let Some(outcome) = self.ledgers.outcomes.get(&index) else { return };
         let _ = self.control.arrived(session, operation, outcome.clone()).await;
     }
@@ -263,6 +352,13 @@ async fn survive(fixture: &Path, script: &Script, deaths: &[u64]) -> u64 {
         let released = cancelled.rollout.unwrap().released;
         let late: Vec<&u32> = ledgers.outcomes.keys().filter(|it| !begun.contains(it) && **it >= released).collect();
         assert!(late.is_empty(), "{deaths:?}: a cancelled rollout went on with {late:?}");
+    }
+    if let Some(index) = script.withdraw_at.filter(|_| ledgers.is_withdrawn && rollout.max_parallel == 1) {
+        let late: Vec<&u32> = ledgers.outcomes.keys().filter(|begun| **begun > index).collect();
+        assert!(
+            late.is_empty(),
+            "{deaths:?}: went on with {late:?} after the rights of who made it were taken: {task:?}"
+        );
     }
     for (index, target) in (0..).zip(&task.targets) {
         let code = target.outcome.as_ref().map(|outcome| outcome.code);
@@ -359,6 +455,21 @@ async fn a_running_rollout_is_cancelled_whenever_the_server_dies() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_running_rollout_is_paused_and_resumed_whenever_the_server_dies() {
+    survive_every_death(Script { pause_at: Some(1), ..script(1, 0, 0) }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rollout_stops_with_the_rights_of_its_maker_whenever_the_server_dies() {
+    survive_every_death(Script { withdraw_at: Some(1), ..script(1, 0, 0) }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_rollout_stops_with_the_rights_of_its_maker_whenever_the_server_dies() {
+    survive_every_death(Script { pause_at: Some(0), withdraw_at: Some(0), ..script(1, 0, 0) }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rollout_waits_for_health_whenever_the_server_dies() {
     survive_every_death(script(2, 0, 0).waiting()).await;
 }
@@ -371,12 +482,14 @@ async fn what_was_never_healthy_does_not_count_as_healthy_whenever_the_server_di
 fn scripts() -> impl Strategy<Value = Script> {
     let end = prop::sample::select(vec![End::Fails, End::Succeeds, End::Succeeds]);
     let act = prop::sample::select(vec![Act::Resume, Act::Resume, Act::Cancel]);
-    let cancel_at = prop::option::of(0..HOSTS as u32);
-    (1..4u32, 0..3u32, 0..4u32, prop::array::uniform4(end), act, cancel_at).prop_map(
-        |(max_parallel, max_failures, canary, ends, when_paused, cancel_at)| Script {
+    let at = || prop::option::of(0..HOSTS as u32);
+    (1..4u32, 0..3u32, 0..4u32, prop::array::uniform4(end), act, at(), at(), at()).prop_map(
+        |(max_parallel, max_failures, canary, ends, when_paused, cancel_at, pause_at, withdraw_at)| Script {
             ends,
             when_paused,
             cancel_at,
+            pause_at,
+            withdraw_at,
             ..script(max_parallel, max_failures, canary)
         },
     )
