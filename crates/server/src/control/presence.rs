@@ -106,7 +106,6 @@ impl Presence {
         self.state.lock().relayed.keys().cloned().collect()
     }
 
-    /// Whether its relay is gone and it may still come back through another one.
     /// An agent that was moving has come, and was told to come later.
     fn puts_off(&self, agent: &AgentId, now: Instant) {
         if let Some(away) = self.state.lock().moving.get_mut(agent) {
@@ -114,6 +113,7 @@ impl Presence {
         }
     }
 
+    /// Whether its relay is gone and it may still come back through another one.
     fn is_moving(&self, agent: &AgentId) -> bool {
         self.state.lock().moving.contains_key(agent)
     }
@@ -295,13 +295,13 @@ impl Control {
         self.inner.presence.is_returning(agent, Instant::now())
     }
 
-    /// The cloud area of an agent that cannot be reached because no relay of it is connected. Whether the agent is well
-    /// is not known.
     /// The agent has proved itself, and was told to come later: it is waited for from now on.
     pub(crate) fn put_off(&self, agent: &AgentId) {
         self.inner.presence.puts_off(agent, Instant::now());
     }
 
+    /// The cloud area of an agent that cannot be reached because no relay of it is connected. Whether the agent is well
+    /// is not known.
     pub fn unreachable_area(&self, agent: &AgentId) -> Option<u32> {
         let cloud = self.inner.presence.relayed_by(agent)?;
         let is_away = !self.is_connected(agent) && !self.is_returning(agent);
@@ -434,198 +434,4 @@ impl Control {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn agent(name: &str) -> AgentId {
-        name.parse().unwrap()
-    }
-
-    fn presence(names: &[&str]) -> Presence {
-        let presence = Presence::of_earlier_life(&[], Instant::now(), Some(return_grace(names.len())));
-        presence.state.lock().returning = names.iter().map(|name| (agent(name), 7)).collect();
-        presence
-    }
-
-    #[test]
-    fn who_is_lost_is_written_until_the_store_takes_it() {
-        let presence = presence(&["a", "b"]);
-
-        presence.lose(vec![agent("a"), agent("unknown")]);
-        let due = presence.take_due();
-        assert_eq!(presence.gone(Instant::now()), HashSet::from([agent("a")]), "also while it is being written");
-        presence.put_back(due.clone());
-
-        assert_eq!(due.iter().map(|ended| (&ended.agent, ended.epoch)).collect::<Vec<_>>(), [(&agent("a"), 7)]);
-        assert!(presence.take_due().is_empty(), "not at once");
-        presence.state.lock().failed_at = Instant::now().checked_sub(RETRY_AFTER);
-        assert_eq!(presence.take_due(), due);
-        presence.written(&due);
-        assert!(presence.gone(Instant::now()).is_empty(), "the store knows it");
-        assert_eq!(presence.agents(), HashSet::from([agent("b")]));
-    }
-
-    fn told(ended: &[EndedSession]) -> Vec<(u64, bool, bool)> {
-        let mut told: Vec<_> = ended.iter().map(|ended| (ended.epoch, ended.event.is_some(), ended.untold)).collect();
-        told.sort_unstable();
-        told
-    }
-
-    #[test]
-    fn who_went_with_its_relay_is_offline_only_if_its_area_is_served() {
-        let (presence, begun) = (presence(&[]), Instant::now());
-        presence.moves(&agent("served"), 7, 1, begun, true);
-        presence.moves(&agent("unserved"), 8, 2, begun, true);
-        presence.moves(&agent("quick"), 9, 1, begun, true);
-        let settle = |at, served: &[u32]| presence.settle_away(at, |cloud| served.contains(&cloud));
-
-        settle(begun + MOVING_GRACE / 2, &[1]);
-        assert!(presence.take_due().is_empty());
-        assert!(presence.comes_back(&agent("quick"), begun), "nobody was told");
-        settle(begun + MOVING_GRACE, &[1]);
-
-        assert_eq!(told(&presence.take_due()), [(7, true, false), (8, false, true)]);
-        settle(begun + 9 * MOVING_GRACE, &[1]);
-        assert!(presence.take_due().is_empty());
-        settle(begun + 10 * MOVING_GRACE, &[1, 2]);
-        assert_eq!(told(&presence.take_due()), [(8, true, false)]);
-    }
-
-    #[test]
-    fn while_others_of_its_area_come_back_an_agent_is_waited_for_within_limits() {
-        let (presence, begun) = (presence(&[]), Instant::now());
-        presence.moves(&agent("last"), 7, 1, begun, true);
-        presence.moves(&agent("elsewhere"), 8, 2, begun, true);
-        for number in 0..200 {
-            presence.moves(&agent(&format!("a-{number}")), 9, 1, begun, true);
-        }
-        let mut told_at = Vec::new();
-
-        for second in 0..200 {
-            let at = begun + Duration::from_secs(second);
-            presence.comes_back(&agent(&format!("a-{second}")), at);
-            presence.settle_away(at, |_| true);
-            told_at
-                .extend(presence.take_due().into_iter().map(|ended| (ended.epoch, second)).filter(|told| told.0 < 9));
-        }
-
-        assert_eq!(told_at, [(8, MOVING_GRACE.as_secs()), (7, MOVING_GRACE_MAX.as_secs())]);
-    }
-
-    #[test]
-    fn an_agent_that_was_put_off_is_waited_for_from_then_on() {
-        let (presence, begun) = (presence(&[]), Instant::now());
-        presence.moves(&agent("busy"), 7, 1, begun, true);
-        let told = begun + MOVING_GRACE / 2;
-        presence.puts_off(&agent("busy"), told);
-
-        presence.settle_away(begun + MOVING_GRACE, |_| true);
-        assert!(presence.take_due().is_empty());
-        presence.settle_away(told + MOVING_GRACE, |_| true);
-
-        assert_eq!(presence.take_due().len(), 1);
-    }
-
-    #[test]
-    fn when_nobody_comes_back_any_more_those_who_are_left_are_offline() {
-        let (presence, begun) = (presence(&[]), Instant::now());
-        presence.moves(&agent("last"), 7, 1, begun, true);
-        presence.moves(&agent("quick"), 8, 1, begun, true);
-
-        presence.comes_back(&agent("quick"), begun + MOVING_GRACE);
-        presence.settle_away(begun + MOVING_GRACE, |_| true);
-        assert!(presence.take_due().is_empty());
-        presence.settle_away(begun + MOVING_GRACE + COMING_BACK, |_| true);
-
-        assert_eq!(told(&presence.take_due()), [(7, true, false)]);
-    }
-
-    #[test]
-    fn who_was_silent_behind_a_relay_that_is_there_is_waited_for_too() {
-        let (presence, begun) = (presence(&[]), Instant::now());
-        presence.moves(&agent("a"), 7, 1, begun, false);
-
-        assert!(presence.is_returning(&agent("a"), begun) && presence.is_moving(&agent("a")));
-        presence.settle_away(begun + MOVING_GRACE, |_| true);
-
-        let due = presence.take_due();
-        let content = due[0].event.as_ref().map(|event| &event.content);
-        assert_eq!(content, Some(&messages::agent_disconnected(agent("a"))));
-    }
-
-    #[test]
-    fn after_a_restart_hosts_of_an_area_without_relays_are_out_of_reach_and_not_lost() {
-        let (presence, begun) = (presence(&["a", "b"]), Instant::now());
-        presence.came_through(&agent("a"), Some(3));
-
-        presence.settle_away(begun, |_| false);
-        assert!(presence.take_due().is_empty(), "they may still come back");
-        presence.settle_away(begun + 2 * return_grace(2), |_| false);
-        presence.lose(vec![agent("a"), agent("b")]);
-
-        let mut due = presence.take_due();
-        due.sort_by(|one, other| one.agent.cmp(&other.agent));
-        assert_eq!(
-            due.iter().map(|ended| (ended.event.is_some(), ended.untold)).collect::<Vec<_>>(),
-            [(false, true), (true, false)]
-        );
-    }
-
-    #[test]
-    fn a_forgotten_host_is_out_of_nobodys_reach() {
-        let (presence, begun) = (presence(&[]), Instant::now());
-        presence.came_through(&agent("a"), Some(3));
-        presence.moves(&agent("a"), 7, 3, begun, true);
-        presence.settle_away(begun + MOVING_GRACE, |_| false);
-        presence.take_due();
-
-        presence.forget(&agent("a"));
-
-        presence.settle_away(begun + 2 * MOVING_GRACE, |_| true);
-        assert!(presence.take_due().is_empty() && presence.relayed_agents().is_empty());
-    }
-
-    #[test]
-    fn of_sessions_that_end_out_of_order_the_newest_counts() {
-        let (presence, begun) = (presence(&[]), Instant::now());
-        presence.moves(&agent("a"), 8, 3, begun, true);
-        presence.moves(&agent("a"), 7, 3, begun, true);
-
-        presence.settle_away(begun + MOVING_GRACE, |_| true);
-
-        assert_eq!(told(&presence.take_due()), [(8, true, false)]);
-    }
-
-    #[test]
-    fn a_forgotten_host_that_was_moving_is_waited_for_no_more() {
-        let (presence, begun) = (presence(&[]), Instant::now());
-        presence.moves(&agent("a"), 7, 3, begun, true);
-
-        presence.forget(&agent("a"));
-
-        assert!(!presence.is_returning(&agent("a"), begun));
-        presence.settle_away(begun + 2 * MOVING_GRACE, |_| true);
-        assert!(presence.take_due().is_empty(), "nobody is told of a host that is gone");
-    }
-
-    #[test]
-    fn after_the_grace_those_who_did_not_return_are_gone_whoever_sweeps() {
-        let (presence, begun) = (presence(&["a"]), Instant::now());
-        let in_grace = begun + return_grace(1) / 2;
-
-        assert!(presence.is_returning(&agent("a"), in_grace) && presence.gone(in_grace).is_empty());
-        let later = begun + 2 * return_grace(1);
-        assert!(!presence.is_returning(&agent("a"), later));
-        assert_eq!(presence.gone(later), HashSet::from([agent("a")]));
-    }
-
-    #[test]
-    fn who_comes_back_before_anybody_was_told_was_never_away() {
-        let presence = presence(&["a", "b"]);
-        presence.lose(vec![agent("a")]);
-
-        assert!(presence.comes_back(&agent("a"), Instant::now()));
-        assert!(!presence.comes_back(&agent("b"), Instant::now()));
-        assert!(presence.take_due().is_empty() && presence.agents().is_empty());
-    }
-}
+mod tests;
