@@ -5,8 +5,9 @@
 //! all hosts. With more failures than allowed no other
 //! host begins. Where no host of the rings before was upgraded, a person decides: the upgrade is paused. Never more than
 //! [`UPGRADING_MAX`] hosts at once. A host that was told is told again until it says what came of it. Time and what is known
-//! of the sessions are arguments. One that was cancelled or has failed skips hosts that have not begun their trial, as soon as
-//! they are seen with another version. Absent: the store, which has every change before it is applied here.
+//! of the sessions are arguments. One that was cancelled or has failed skips hosts that have not begun their trial, also those
+//! that are away, so that another upgrade can begin; one that is away and may be at its trial is waited for until that is
+//! over. Absent: the store, which has every change before it is applied here.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -23,6 +24,8 @@ const ABSENT_MAX: Duration = Duration::from_secs(60);
 /// A host that was told, and is gone for this much longer than its new version has to prove itself, has failed; and one
 /// that was upgraded and has not kept a session for as long.
 const LOST_MAX: Duration = Duration::from_secs(600);
+/// What a trial takes beyond its deadline, until the old version is back.
+const TRIAL_ROOM: Duration = Duration::from_secs(60);
 /// An agent gives up by itself long before.
 const UPGRADING_TIME_MAX: Duration = Duration::from_secs(3 * 3600);
 /// A host that was upgraded has to keep a session for this long before the next ring begins, or the upgrade is done. Longer than the watchdog of the
@@ -67,6 +70,8 @@ struct Host {
     upgrading_since: Option<Instant>,
     /// It said last that the new program is on trial.
     is_trying: bool,
+    /// It was told before the server's start, which does not know how far it is.
+    may_try: bool,
     ordered_at: Option<Instant>,
     settling: Settling,
 }
@@ -107,6 +112,7 @@ impl UpgradeMachine {
                 absent_since: None,
                 upgrading_since: (host.state == UpgradeHostState::Upgrading).then(|| since(&host)),
                 is_trying: false,
+                may_try: host.state == UpgradeHostState::Upgrading,
                 ordered_at: None,
                 settling: Settling { is_over: begun.is_some_and(|begun| host.ring < begun), ..Settling::default() },
                 agent: host.agent,
@@ -128,7 +134,8 @@ impl UpgradeMachine {
     /// How far a host is that was told.
     pub(super) fn reported(&mut self, agent: &AgentId, step: UpgradeStep) {
         if let Some(place) = self.places.get(agent) {
-            self.hosts[*place].is_trying = step == UpgradeStep::Trying;
+            let host = &mut self.hosts[*place];
+            (host.is_trying, host.may_try) = (step == UpgradeStep::Trying, false);
         }
     }
 
@@ -156,7 +163,7 @@ impl UpgradeMachine {
             let host = &mut self.hosts[*place];
             if change.is_allowed_from(host.state) {
                 host.state = change.state;
-                host.is_trying = false;
+                (host.is_trying, host.may_try) = (false, false);
                 (host.upgrading_since, host.ordered_at, host.absent_since) = (Some(now), Some(now), None);
             }
         }
@@ -284,16 +291,24 @@ impl UpgradeMachine {
             let since = *host.upgrading_since.get_or_insert(now);
             let ordered_at = *host.ordered_at.get_or_insert(now);
             let seen = look(&host.agent);
-            if seen == Seen::Absent {
+            // Of an upgrade that is over, a host that may come back some day keeps the next one waiting no longer than
+            // one of which nothing is known.
+            let is_away = seen == Seen::Absent || seen == Seen::Returning && !is_under_way;
+            if is_away {
                 host.absent_since.get_or_insert(now);
             } else {
                 host.absent_since = None;
             }
+            let trial_max = Duration::from_secs(upgrade.plan.health_deadline_secs) + TRIAL_ROOM;
+            let absent_max = if is_under_way { absent_max } else { trial_max };
             let is_gone = host.absent_since.is_some_and(|at| now.saturating_duration_since(at) >= absent_max);
             let is_late = now.saturating_duration_since(since) >= UPGRADING_TIME_MAX;
             let decided = match seen {
                 // It took upgrades when it was told.
                 Seen::TooOld => Some((UpgradeHostState::Failed, messages::upgrade_agent_too_old())),
+                Seen::Absent | Seen::Returning if !is_under_way && !host.is_trying && !host.may_try => {
+                    Some((UpgradeHostState::Skipped, Message::plain(upgrade.reason.clone())))
+                }
                 _ if is_gone || is_late => Some((UpgradeHostState::Failed, messages::upgrade_host_lost())),
                 // A program on trial has a session with the new version.
                 Seen::Ready { version, .. } if !is_under_way && !host.is_trying && version != upgrade.plan.version => {

@@ -314,7 +314,7 @@ fn a_cancelled_upgrade_skips_the_hosts_that_have_not_begun_their_trial() {
     assert!(machine.may_fetch(&agent(0)));
     machine.upgrade.state = UpgradeState::Cancelled;
     machine.upgrade.reason = "cancelled by ada".to_owned();
-    // One has a session with the new version, and one is away, perhaps at its trial.
+    // One has a session with the new version, and one is away without having said that it tries it.
     let look = |agent: &AgentId| match agent.as_str() {
         "a-2" => version("2.0.0", 1),
         "a-3" => Seen::Absent,
@@ -324,12 +324,31 @@ fn a_cancelled_upgrade_skips_the_hosts_that_have_not_begun_their_trial() {
     let step = machine.step(now + ORDER_PERIOD, look);
 
     let skipped = UpgradeHostState::Skipped;
-    assert_eq!(told(&step), [("a-0".to_owned(), skipped), ("a-4".to_owned(), skipped)]);
+    assert_eq!(told(&step), ["a-0", "a-3", "a-4"].map(|agent| (agent.to_owned(), skipped)));
     assert_eq!((step.changes[0].reason.as_str(), step.again.len()), ("cancelled by ada", 0));
     assert!(!machine.may_fetch(&agent(0)), "its next part does not come");
+}
+
+#[test]
+fn a_host_that_is_away_keeps_no_upgrade_waiting_for_one_that_was_cancelled() {
+    let (mut machine, now) = (machine(&[3], 0), Instant::now());
+    let first = machine.step(now, ready);
+    machine.apply(&first.changes, now);
+    machine.reported(&agent(2), UpgradeStep::Trying);
+    machine.upgrade.state = UpgradeState::Cancelled;
+    // One is away, one behind relays that are, and one at its trial.
+    let look = |agent: &AgentId| if agent.as_str() == "a-1" { Seen::Returning } else { Seen::Absent };
+
+    let step = machine.step(now, look);
+    let skipped = UpgradeHostState::Skipped;
+    assert_eq!(told(&step), ["a-0", "a-1"].map(|agent| (agent.to_owned(), skipped)));
     machine.apply(&step.changes, now);
-    let back = |agent: &AgentId| if agent.as_str() == "a-3" { ready(agent) } else { look(agent) };
-    assert_eq!(told(&machine.step(now + ORDER_PERIOD, back)), [("a-3".to_owned(), skipped)]);
+    assert!(machine.step(now + Duration::from_secs(60), look).changes.is_empty(), "its trial may last so long");
+    let last = machine.step(now + Duration::from_secs(60) + TRIAL_ROOM, look);
+
+    assert_eq!(told(&last), [("a-2".to_owned(), UpgradeHostState::Failed)]);
+    machine.apply(&last.changes, now);
+    assert!(machine.is_over());
 }
 
 #[test]
