@@ -8,12 +8,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// As many as anybody needs; each that does not answer takes its time in a round.
-const ENDPOINTS_MAX: usize = 16;
+use proctor_wire::{ENDPOINTS_MAX, RETURN_SPREAD_MAX};
+
 /// Agents of a relay that is gone reach the others over this time, not all at once.
 const FAIL_OVER_SPREAD: Duration = Duration::from_secs(2);
-/// The longest wait between two rounds, reached after some minutes without a session.
-const RETURN_SPREAD_MAX: Duration = Duration::from_secs(60);
 /// The share of an outage by which the return is spread.
 const RETURN_SHARE: u32 = 4;
 
@@ -88,7 +86,7 @@ fn shuffle(all: &mut [String]) {
 /// The addresses of links as people write them: one `HOST:PORT`, or several with commas.
 pub fn parse_links(text: &str) -> Result<String, String> {
     let links: Vec<&str> = text.split(',').map(str::trim).collect();
-    if links.len() > ENDPOINTS_MAX {
+    if links.len() > ENDPOINTS_MAX as usize {
         return Err(format!("names {} addresses, at most {ENDPOINTS_MAX} are tried", links.len()));
     }
     let links = links.into_iter().map(crate::parse_link).collect::<Result<Vec<_>, _>>()?;

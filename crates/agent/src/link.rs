@@ -19,8 +19,8 @@ use proctor_model::RelayId;
 use proctor_pki::{CommandCheck, HelloTerms, ReportSeal, SessionTerms, Untrusted, relay_reached, seal_hello};
 use proctor_runtime::{chain, clock, prepare_link};
 use proctor_wire::{
-    AgentCodec, CONNECT_LIMIT, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, SILENT_BEATS_MAX, Skipped,
-    WireError, ends, framed,
+    AgentCodec, CONNECT_LIMIT, CONNECT_LIMIT_OF_SEVERAL, Counted, FromAgent, FromServer, Incoming, Lost, NoSession,
+    SILENT_BEATS_MAX, Skipped, WireError, ends, framed,
 };
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
@@ -43,9 +43,7 @@ use crate::upgrade::{Told, UpgradeInbox};
 use crate::{AgentError, Options};
 use waits::{Reached, Waits};
 
-/// As [`CONNECT_LIMIT`], for TCP and TLS where there are others to try; and for the greeting of a relay, which may have to
-/// wait for its turn.
-const CONNECT_LIMIT_OF_SEVERAL: Duration = Duration::from_secs(4);
+/// For the greeting of a relay, which may have to wait for its turn.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
 /// Messages that may wait for the socket.
 const OUTBOX_MAX: usize = 1024;

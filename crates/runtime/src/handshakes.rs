@@ -36,8 +36,8 @@ const SILENT_AFTER: Duration = Duration::from_millis(250);
 const STALLED_AFTER: Duration = Duration::from_secs(3);
 /// Addresses that are remembered; those of the first are kept.
 pub const KNOWN_ADDRESSES_MAX: usize = 200_000;
-/// How long a new peer waits, and how often it looks meanwhile for one that has stalled.
-const WAIT_MAX: Duration = Duration::from_millis(500);
+/// How long a new peer waits for a place among those that greet, and how often it looks meanwhile for one that has stalled.
+pub const PLACE_WAIT_MAX: Duration = Duration::from_millis(500);
 const LOOK_PERIOD: Duration = Duration::from_millis(50);
 /// Peers that wait for a greeting; beyond it a new one is closed at once.
 const WAITING_MAX: usize = 512;
@@ -150,7 +150,7 @@ impl Handshakes {
         loop {
             let changed = self.changed.notified();
             let admitted = self.try_admit(peer, Instant::now());
-            if admitted.is_some() || begun.elapsed() >= WAIT_MAX {
+            if admitted.is_some() || begun.elapsed() >= PLACE_WAIT_MAX {
                 return admitted;
             }
             let _ = tokio::time::timeout(LOOK_PERIOD, changed).await;

@@ -53,7 +53,10 @@ pub use signed::{count_part, decode_part, encode_part};
 pub use spec_text::spec_bytes;
 pub use upgrade::BUILD_PART_BYTES_MAX;
 pub use value::Skipped;
-pub use waits::{ABSENT_WAIT_MAX, CONNECT_LIMIT, SILENT_BEATS_MAX, STAY_AWAY_MAX, return_max, stay_away_max};
+pub use waits::{
+    ABSENT_WAIT_MAX, AREA_RETURN_MAX, BEFORE_TLS_MAX, CONNECT_LIMIT, CONNECT_LIMIT_OF_SEVERAL, ENDPOINTS_MAX,
+    RETURN_SPREAD_MAX, SILENT_BEATS_MAX, STAY_AWAY_MAX, return_max, stay_away_max,
+};
 
 /// The ALPN name of a session of an enrolled agent, which presents its certificate.
 pub const ALPN_SESSION: &[u8] = b"proctor/1";

@@ -1,9 +1,11 @@
 //! How long agents stay away from a server that is gone, or cannot take them now.
 //!
 //! Both ends must agree on it: a server that has started counts those agents as lost that could have come back and did
-//! not. Absent: how an agent draws its waits, and how a server draws those that it asks for.
+//! not, and so does one whose relays are back. Absent: how an agent draws its waits, and how a server draws those that it asks for.
 
 use std::time::Duration;
+
+use crate::opening_pace::{OPENINGS_PER_SECOND, RELAY_STREAMS_MAX};
 
 /// Unanswered heartbeats after which the server is taken for gone.
 pub const SILENT_BEATS_MAX: u32 = 3;
@@ -11,6 +13,16 @@ pub const SILENT_BEATS_MAX: u32 = 3;
 pub const ABSENT_WAIT_MAX: Duration = Duration::from_secs(5);
 /// For one attempt of an agent, from the first packet to the welcome.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// A server keeps nobody waiting for longer before its part of the TLS handshake; whoever does is closed.
+pub const BEFORE_TLS_MAX: Duration = Duration::from_millis(4_500);
+/// What the handshake itself may take.
+const HANDSHAKE_ROOM: Duration = Duration::from_millis(1_500);
+/// As [`CONNECT_LIMIT`], for TCP and TLS where there are other endpoints to try: no longer than the server may need.
+pub const CONNECT_LIMIT_OF_SEVERAL: Duration = BEFORE_TLS_MAX.saturating_add(HANDSHAKE_ROOM);
+/// Endpoints of an agent; each that does not answer takes its time in a round.
+pub const ENDPOINTS_MAX: u32 = 16;
+/// The longest wait of an agent behind relays between two rounds, reached after some minutes without a session.
+pub const RETURN_SPREAD_MAX: Duration = Duration::from_secs(60);
 /// The longest wait for a server that has more agents than it can take now, where the interval of its heartbeats is not
 /// known.
 pub const STAY_AWAY_MAX: Duration = Duration::from_secs(30);
@@ -29,6 +41,13 @@ pub fn return_max(beat: Duration) -> Duration {
     let unnoticed = beat.saturating_mul(SILENT_BEATS_MAX).saturating_add(ABSENT_WAIT_MAX);
     unnoticed.max(stay_away_max(beat)).saturating_add(CONNECT_LIMIT)
 }
+
+/// An agent that lives is back within this after a relay of its area is: its longest wait had begun, its next round ends
+/// with that relay, and all others of the relay's connection were let in before it.
+pub const AREA_RETURN_MAX: Duration = RETURN_SPREAD_MAX
+    .saturating_add(CONNECT_LIMIT_OF_SEVERAL.saturating_mul(ENDPOINTS_MAX))
+    .saturating_add(Duration::from_secs(RELAY_STREAMS_MAX as u64 / OPENINGS_PER_SECOND as u64))
+    .saturating_add(CONNECT_LIMIT);
 
 #[cfg(test)]
 mod tests {
@@ -49,5 +68,10 @@ mod tests {
         assert_eq!(BEATS.map(|beat| return_max(beat).as_secs()), [15, 30, 45, 75]);
         assert!(BEATS.iter().all(|beat| return_max(*beat) >= stay_away_max(*beat) + CONNECT_LIMIT));
         assert_eq!(return_max(Duration::MAX), Duration::MAX);
+    }
+
+    #[test]
+    fn whoever_has_other_endpoints_still_waits_for_as_long_as_a_server_may_need() {
+        assert!(CONNECT_LIMIT_OF_SEVERAL > BEFORE_TLS_MAX && CONNECT_LIMIT_OF_SEVERAL < CONNECT_LIMIT);
     }
 }
