@@ -345,8 +345,11 @@ impl Link {
             None => settled,
         };
         frames.send(settled).await?;
-        let (sender, receiver) = ends(frames, counters);
+        let (mut sender, receiver) = ends(frames, counters);
         let is_relayed = relay.is_some();
+        if is_relayed {
+            sender.wait_while_heard(&receiver);
+        }
         Ok(Opened { sender: ReportSender::new(sender, sealing), receiver, check, beat, is_relayed })
     }
 

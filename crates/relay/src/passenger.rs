@@ -2,12 +2,13 @@
 //!
 //! Promised: frames pass as they are and in order, both ways; a heartbeat is answered here and noted for the server, and
 //! the answer never falls inside another frame. An agent whose large frame is on its way, with its heartbeats behind it,
-//! is answered as long as the frame moves. Before the server has welcomed the agent no heartbeat counts, and an agent that
+//! is answered as long as the frame moves, or is held back here because the way to the server is slow. Before the server has welcomed the agent no heartbeat counts, and an agent that
 //! is not welcomed in time ends. A side that is slow holds back the other side of this agent and no other. It ends when
-//! either side does.
+//! either side does; what the server said before it ended still reaches the agent.
 
 use std::collections::HashSet;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -118,7 +119,22 @@ async fn up(
             between.answer(1);
             answered_at = Instant::now();
         }
-        server.write_all(&passed).await?;
+        let mut writing = pin!(server.write_all(&passed));
+        let written = loop {
+            if let Ok(written) = tokio::time::timeout(ANSWER_PERIOD, &mut writing).await {
+                break written;
+            }
+            // Nothing is read of the agent meanwhile, so its heartbeats wait with the rest.
+            if between.is_welcomed() {
+                note();
+                between.answer(1);
+                answered_at = Instant::now();
+            }
+        };
+        if written.is_err() {
+            // The stream is over. Its last words may be on their way, and the other direction ends with them.
+            return std::future::pending().await;
+        }
         passed.clear();
     }
 }
@@ -318,6 +334,56 @@ mod tests {
             assert!(answer.is_err());
         })
         .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_hears_from_us_while_the_way_to_the_server_is_blocked() {
+        ride(async |ride| {
+            ride.welcomed().await;
+            let large = frame(&[7; 256 * 1024]);
+            let (mut from_us, mut to_us) = tokio::io::split(&mut ride.agent);
+            let write = async {
+                to_us.write_all(&large).await.unwrap();
+                std::future::pending::<()>().await;
+            };
+            let listen = async {
+                let mut answer = [0; 6];
+                for _ in 0..20 {
+                    from_us.read_exact(&mut answer).await.unwrap();
+                    assert_eq!(answer.to_vec(), beat_reply_frame());
+                }
+            };
+
+            let begun = Instant::now();
+            tokio::select! {
+                () = listen => {}
+                () = write => unreachable!("nobody takes it"),
+                () = tokio::time::sleep(100 * ANSWER_PERIOD) => panic!("it was not answered"),
+            }
+
+            assert!(begun.elapsed() <= 21 * ANSWER_PERIOD, "{:?}", begun.elapsed());
+            assert_eq!(ride.heard.take(), [1], "the server knows that it is there");
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn the_last_words_of_the_server_reach_an_agent_that_speaks_itself() {
+        for _ in 0..50 {
+            let (mut agent, relayed) = tokio::io::duplex(64 * 1024);
+            let streams = Streams::new(4);
+            let stream = streams.open(Vec::new()).unwrap();
+            let greeting = Greetings::default().begin("key").await.unwrap();
+            agent.write_all(&frame(&[7; 32 * 1024])).await.unwrap();
+            streams.handle(RelayFrame::Data { stream: 1, bytes: frame(b"busy") }).unwrap();
+            streams.handle(RelayFrame::Close { stream: 1 }).unwrap();
+
+            carry(relayed, stream, &Heard::default(), greeting, soon()).await.unwrap();
+
+            let mut said = Vec::new();
+            agent.read_to_end(&mut said).await.unwrap();
+            assert_eq!(said, frame(b"busy"));
+        }
     }
 
     #[tokio::test]

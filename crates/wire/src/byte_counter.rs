@@ -42,9 +42,14 @@ impl ByteCounter {
     fn add(&self, bytes: usize) {
         if bytes > 0 {
             self.0.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-            let after = u64::try_from(self.0.since.elapsed().as_millis()).unwrap_or(u64::MAX);
-            self.0.last.store(after, Ordering::Relaxed);
+            self.touch();
         }
+    }
+
+    /// The peer is known to be there though no byte came.
+    pub(crate) fn touch(&self) {
+        let after = u64::try_from(self.0.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.0.last.store(after, Ordering::Relaxed);
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -57,15 +62,24 @@ impl ByteCounter {
         last.max(begun) + limit
     }
 
-    /// Waits for `work` as long as bytes move. None: for `limit` none did.
-    pub(crate) async fn wait<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    /// Waits for `work` as long as bytes move, here or where `also` counts them. None: for `limit` none did.
+    pub(crate) async fn wait<T>(
+        &self,
+        also: Option<&Self>,
+        limit: Duration,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
         let mut work = pin!(work);
         let begun = Instant::now();
+        let idle_at = || {
+            let here = self.idle_at(begun, limit);
+            also.map_or(here, |also| here.max(also.idle_at(begun, limit)))
+        };
         loop {
-            if let Ok(done) = tokio::time::timeout_at(self.idle_at(begun, limit), &mut work).await {
+            if let Ok(done) = tokio::time::timeout_at(idle_at(), &mut work).await {
                 return Some(done);
             }
-            if self.idle_at(begun, limit) <= Instant::now() {
+            if idle_at() <= Instant::now() {
                 return None;
             }
         }

@@ -111,6 +111,8 @@ pub struct Incoming<S, In, Out> {
 pub struct Outgoing<S, In, Out> {
     frames: SplitSink<Framed<S, MessageCodec<In, Out>>, Out>,
     written: ByteCounter,
+    /// What comes from the peer, where that is enough to wait on.
+    heard: Option<ByteCounter>,
 }
 
 /// Messages over a stream. The buffers of an idle connection are small: there are tens of thousands.
@@ -136,7 +138,7 @@ where
     let (skipped, frame_limit) = (frames.codec().skipped(), frames.codec().frame_limit());
     let (sink, stream) = frames.split();
     let incoming = Incoming { frames: stream, skipped, frame_limit, read: counters.read };
-    (Outgoing { frames: sink, written: counters.written }, incoming)
+    (Outgoing { frames: sink, written: counters.written, heard: None }, incoming)
 }
 
 impl<S, In, Out> Incoming<S, In, Out>
@@ -191,6 +193,12 @@ where
     In: LinkMessage,
     Out: LinkMessage,
 {
+    /// A relay is in between, which shares one connection among many: a peer that is heard of is waited for, however long
+    /// nothing can be sent to it. It is the relay that ends a peer that does not read.
+    pub fn wait_while_heard(&mut self, incoming: &Incoming<S, In, Out>) {
+        self.heard = Some(incoming.read.clone());
+    }
+
     /// To be followed by a flush. An error of the codec is about this message, and the stream is as it was.
     pub async fn feed(&mut self, message: Out) -> Result<(), Lost> {
         let frames = &mut self.frames;
@@ -199,12 +207,12 @@ where
             // Half of a stream keeps one message back, and would tell of it only with the next one.
             poll_fn(|context| frames.poll_ready_unpin(context)).await
         };
-        let fed = self.written.wait(WRITE_LIMIT, feeding).await;
+        let fed = self.written.wait(self.heard.as_ref(), WRITE_LIMIT, feeding).await;
         Ok(fed.ok_or(Lost::Stuck)??)
     }
 
     pub async fn flush(&mut self) -> Result<(), Lost> {
-        let flushed = self.written.wait(WRITE_LIMIT, self.frames.flush()).await;
+        let flushed = self.written.wait(self.heard.as_ref(), WRITE_LIMIT, self.frames.flush()).await;
         Ok(flushed.ok_or(Lost::Stuck)??)
     }
 
@@ -253,5 +261,40 @@ mod tests {
 
         assert!(matches!(ask(false).await, Err(Lost::Broken(WireError::FrameTooLarge { .. }))));
         assert!(matches!(ask(true).await, Ok(FromAgent::Unknown)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_nothing_is_waited_for_only_where_a_relay_is_heard() {
+        let send = async |is_relayed: bool, is_heard: bool| {
+            let (near, far) = tokio::io::duplex(64);
+            let near = Counted::new(near);
+            let counters = near.counters();
+            let heard = counters.read.clone();
+            let (mut out, incoming): (Outgoing<_, FromAgent, FromServer>, _) =
+                ends(framed(near, ServerCodec::new()), counters);
+            if is_relayed {
+                out.wait_while_heard(&incoming);
+            }
+            let hear = async {
+                loop {
+                    tokio::time::sleep(WRITE_LIMIT / 5).await;
+                    if is_heard {
+                        heard.touch();
+                    }
+                }
+            };
+            let large = FromServer::Renewed { certificate_pem: "x".repeat(10_000) };
+            let sent = tokio::select! {
+                sent = out.send(large) => Some(sent),
+                () = hear => None,
+                () = tokio::time::sleep(10 * WRITE_LIMIT) => None,
+            };
+            drop(far);
+            sent
+        };
+
+        assert!(matches!(send(false, true).await, Some(Err(Lost::Stuck))));
+        assert!(matches!(send(true, false).await, Some(Err(Lost::Stuck))));
+        assert!(send(true, true).await.is_none(), "it still waits");
     }
 }

@@ -17,6 +17,7 @@ use std::task::Waker;
 use bytes::{Bytes, BytesMut};
 
 use crate::RelayFrame;
+use crate::byte_counter::ByteCounter;
 use crate::passage::{FrameEnds, beat_frame};
 
 pub use streams::{MuxStream, Streams};
@@ -71,6 +72,8 @@ struct Stream {
     /// Read, and not given back as credit yet.
     unreturned: usize,
     ends: FrameEnds,
+    /// Where its reader looks whether the peer is there.
+    heard: Option<ByteCounter>,
     to_send: BytesMut,
     credit: usize,
     is_ready: bool,
@@ -90,6 +93,7 @@ impl Stream {
             peer_credit: STREAM_WINDOW_BYTES,
             unreturned: 0,
             ends: FrameEnds::default(),
+            heard: None,
             to_send: BytesMut::new(),
             credit: STREAM_WINDOW_BYTES,
             is_ready: false,
@@ -233,14 +237,17 @@ impl Mux {
         Ok(())
     }
 
-    /// The agent of the stream has sent a heartbeat, which its reader gets as a frame. One that has bytes to read is
-    /// heard without it. Heartbeats may overtake the opening of their stream: that is no reason to end the others.
+    /// The agent of the stream has sent a heartbeat, which its reader gets as a frame; or the relay holds it back, in the
+    /// middle of a frame, because the connection is slow: it is there all the same. Heartbeats may overtake the opening of their stream: that is no reason to end the others.
     pub(crate) fn handle_beat(&mut self, stream: u32) -> Result<(), MuxError> {
         if stream > self.opened {
             return Ok(());
         }
         let beat = self.beat.clone();
         let Some(found) = self.known(stream)? else { return Ok(()) };
+        if let Some(heard) = &found.heard {
+            heard.touch();
+        }
         if !found.has_to_read() && found.ends.is_between_frames() && !found.is_ended && !found.is_left {
             found.beat = beat;
             if let Some(waker) = found.reader.take() {
@@ -248,6 +255,13 @@ impl Mux {
             }
         }
         Ok(())
+    }
+
+    /// Heartbeats of the stream are noted here too.
+    pub(crate) fn note_beats(&mut self, stream: u32, heard: ByteCounter) {
+        if let Some(found) = self.streams.get_mut(&stream) {
+            found.heard = Some(heard);
+        }
     }
 
     /// The connection is over: every stream ends.

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 
 use super::{Moved, Mux, MuxError};
-use crate::RelayFrame;
+use crate::{Counters, RelayFrame};
 
 /// The streams of one connection, for the tasks that use them and the one that carries them.
 #[derive(Clone, Debug)]
@@ -75,6 +75,11 @@ impl Streams {
             | RelayFrame::Unknown) => return Ok(Some(other)),
         }
         Ok(None)
+    }
+
+    /// Heartbeats of this stream keep whoever reads it, with these counters, from taking its peer for gone.
+    pub fn note_beats(&self, number: u32, counters: &Counters) {
+        self.lock().note_beats(number, counters.read.clone());
     }
 
     /// Heartbeats that a relay has sent together.

@@ -250,6 +250,35 @@ fn a_heartbeat_is_a_frame_of_its_own_and_costs_no_memory() {
     assert_eq!(server.read(1, 10), Moved::Later, "not inside a frame");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_is_held_back_inside_a_frame_is_there_as_long_as_its_relay_says_so() {
+    use std::time::Duration;
+    let limit = Duration::from_secs(10);
+    let streams = Streams::new(2);
+    let stream = crate::Counted::new(streams.accept(1).unwrap().unwrap());
+    let counters = stream.counters();
+    streams.note_beats(1, &counters);
+    let (_out, mut incoming): (crate::Outgoing<_, crate::FromAgent, crate::FromServer>, _) =
+        crate::ends(crate::framed(stream, crate::ServerCodec::new()), counters);
+    streams.handle(RelayFrame::Data { stream: 1, bytes: vec![0, 0, 1, 0, 7] }).unwrap();
+    let begun = tokio::time::Instant::now();
+    let beats = async {
+        for _ in 0..10 {
+            tokio::time::sleep(limit / 2).await;
+            streams.beat(&[1]).unwrap();
+        }
+        std::future::pending::<()>().await;
+    };
+
+    let ended = tokio::select! {
+        ended = incoming.next(limit, limit, |_| true) => ended,
+        () = beats => unreachable!("it waits"),
+    };
+
+    assert!(matches!(ended, Err(crate::Lost::Silent)), "{ended:?}");
+    assert_eq!(begun.elapsed().as_secs(), (5 * limit + limit).as_secs());
+}
+
 #[test]
 fn a_heartbeat_that_overtakes_its_opening_harms_nobody() {
     let mut server = Mux::new(2);
