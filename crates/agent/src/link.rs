@@ -318,27 +318,18 @@ impl Link {
         };
         frames.send(hello).await?;
         let answer = frames.next().await.ok_or(NoSession::Closed)??;
-        let FromServer::Welcome { epoch, beat_interval: beat, server_time_ms, proof } = answer else {
+        let Some((terms, proof)) = SessionTerms::of_answer(&identity.agent, &challenge, said, &answer) else {
             return Err(NoSession::answered(answer).into());
         };
-        let terms = SessionTerms {
-            agent: &identity.agent,
-            challenge: &challenge,
-            epoch,
-            control_epoch: proof.as_ref().map_or(0, |proof| proof.control_epoch),
-            beat_interval_ms: u64::try_from(beat.as_millis()).unwrap_or(u64::MAX),
-            server_time_ms,
-            signed_reports: proof.as_ref().is_some_and(|proof| proof.signed_reports),
-            hello: said,
-        };
+        let (epoch, beat) = (terms.epoch, terms.beat_interval());
         if relay.is_some() && !terms.signed_reports {
             return Err(Untrusted::UnsignedThroughRelay.into());
         }
-        let check = self.trust.judge(&terms, proof.as_ref())?;
+        let check = self.trust.judge(&terms, proof)?;
         let mut sealing = terms.signed_reports.then(|| Sealing::new(ReportSeal::new(&terms), self.identity.clone()));
         let signed = check.is_some();
         tracing::info!(server, relay = relay.as_ref().map(|relay| relay.as_str()), epoch, signed, "connected");
-        self.about.connected(clock::unix_millis() - server_time_ms);
+        self.about.connected(clock::unix_millis() - terms.server_time_ms);
         let settled = self.settle(epoch);
         let settled = match &mut sealing {
             Some(sealing) => sealing.seal(settled)?,

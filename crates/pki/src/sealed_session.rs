@@ -9,6 +9,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1, ED25519, UnparsedPublicKey, VerificationAlgorithm};
 use jiff::Timestamp;
@@ -52,7 +53,33 @@ pub struct HelloTerms<'a> {
     pub seen_epoch: Option<u64>,
 }
 
-impl SessionTerms<'_> {
+impl<'a> SessionTerms<'a> {
+    /// The agent's end: of the server's answer to its hello, with what proves it. None where that is no welcome.
+    pub fn of_answer<'w>(
+        agent: &'a AgentId,
+        challenge: &'a [u8],
+        hello: HelloTerms<'a>,
+        answer: &'w FromServer,
+    ) -> Option<(Self, Option<&'w WelcomeProof>)> {
+        let FromServer::Welcome { epoch, beat_interval, server_time_ms, proof } = answer else { return None };
+        let proof = proof.as_ref();
+        let terms = Self {
+            agent,
+            challenge,
+            epoch: *epoch,
+            control_epoch: proof.map_or(0, |proof| proof.control_epoch),
+            beat_interval_ms: u64::try_from(beat_interval.as_millis()).unwrap_or(u64::MAX),
+            server_time_ms: *server_time_ms,
+            signed_reports: proof.is_some_and(|proof| proof.signed_reports),
+            hello,
+        };
+        Some((terms, proof))
+    }
+
+    pub fn beat_interval(&self) -> Duration {
+        Duration::from_millis(self.beat_interval_ms)
+    }
+
     fn binding(&self) -> Hash {
         let HelloTerms { boot, nonce, seen_generation, seen_epoch } = self.hello;
         leaf([

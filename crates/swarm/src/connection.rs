@@ -328,23 +328,14 @@ async fn open(
     };
     frames.send(hello).await?;
     let answer = frames.next().await.ok_or(NoSession::Closed)??;
-    let FromServer::Welcome { epoch, beat_interval: beat, server_time_ms, proof } = answer else {
+    let Some((terms, proof)) = SessionTerms::of_answer(&identity.agent, &challenge, said, &answer) else {
         return Err(NoSession::answered(answer).into());
     };
-    let terms = SessionTerms {
-        agent: &identity.agent,
-        challenge: &challenge,
-        epoch,
-        control_epoch: proof.as_ref().map_or(0, |proof| proof.control_epoch),
-        beat_interval_ms: u64::try_from(beat.as_millis()).unwrap_or(u64::MAX),
-        server_time_ms,
-        signed_reports: proof.as_ref().is_some_and(|proof| proof.signed_reports),
-        hello: said,
-    };
+    let (epoch, beat) = (terms.epoch, terms.beat_interval());
     if relay.is_some() && !terms.signed_reports {
         return Err(Untrusted::UnsignedThroughRelay.into());
     }
-    let check = match &proof {
+    let check = match proof {
         Some(proof) => {
             let trust = known.trust.unwrap_or_default();
             Some(CommandCheck::of_welcome(&identity.authority_pem, &terms, proof, trust, now())?)
