@@ -120,32 +120,8 @@ impl Driver {
         if recorded == Recorded::Ledger {
             return;
         }
-        let mut refused: HashMap<ProcessKey, OperationId> = HashMap::new();
-        let mut held: Vec<(ProcessKey, Ticket)> = Vec::new();
         let is_launching = |key: &ProcessKey| self.processes.get(key).is_some_and(Process::is_launching);
-        actions.retain(|(key, action)| match action {
-            Action::Proceed { ticket } if recorded == Recorded::Nowhere && is_launching(key) => {
-                held.push((key.clone(), *ticket));
-                false
-            }
-            Action::Begin { kind: OperationKind::Stop | OperationKind::Kill, .. } => true,
-            Action::Begin { operation, .. } => {
-                refused.insert(key.clone(), *operation);
-                false
-            }
-            Action::Run { .. } | Action::Signal(..) | Action::KillTree(_) | Action::ClearLeftovers { .. } => {
-                !refused.contains_key(key)
-            }
-            Action::Probe { .. }
-            | Action::Proceed { .. }
-            | Action::KillCommand { .. }
-            | Action::RejoinCommand { .. }
-            | Action::DetachCommand { .. }
-            | Action::CheckHealth { .. }
-            | Action::Watch(_)
-            | Action::Finish { .. }
-            | Action::Notify(_) => true,
-        });
+        let Unrecorded { refused, held } = take_unrecorded(recorded, actions, is_launching);
         for (key, operation) in refused {
             self.metrics.refused();
             let reason = format!("{NOT_RECORDED}; until then it only stops and kills");
@@ -257,10 +233,97 @@ impl Driver {
     }
 }
 
+/// What must not be done because it is not recorded.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Unrecorded {
+    refused: Vec<(ProcessKey, OperationId)>,
+    /// Start commands that are not let go.
+    held: Vec<(ProcessKey, Ticket)>,
+}
+
+/// Takes from what is to be done everything that belongs to operations which begin now: up to their end, where that is
+/// among it, or to the beginning of the next operation.
+fn take_unrecorded(
+    recorded: Recorded,
+    actions: &mut Vec<(ProcessKey, Action)>,
+    is_launching: impl Fn(&ProcessKey) -> bool,
+) -> Unrecorded {
+    let mut taken = Unrecorded::default();
+    // The operation of a process that is being refused.
+    let mut refusing: HashMap<ProcessKey, OperationId> = HashMap::new();
+    actions.retain(|(key, action)| match action {
+        Action::Proceed { ticket } if recorded == Recorded::Nowhere && is_launching(key) => {
+            taken.held.push((key.clone(), *ticket));
+            false
+        }
+        Action::Begin { kind: OperationKind::Stop | OperationKind::Kill, .. } => {
+            refusing.remove(key);
+            true
+        }
+        Action::Begin { operation, .. } => {
+            taken.refused.push((key.clone(), *operation));
+            refusing.insert(key.clone(), *operation);
+            false
+        }
+        Action::Finish { operation, .. } => {
+            if refusing.get(key) == Some(operation) {
+                refusing.remove(key);
+            }
+            true
+        }
+        Action::Run { .. } | Action::Signal(..) | Action::KillTree(_) | Action::ClearLeftovers { .. } => {
+            !refusing.contains_key(key)
+        }
+        Action::Probe { .. }
+        | Action::Proceed { .. }
+        | Action::KillCommand { .. }
+        | Action::RejoinCommand { .. }
+        | Action::DetachCommand { .. }
+        | Action::CheckHealth { .. }
+        | Action::Watch(_)
+        | Action::Notify(_) => true,
+    });
+    taken
+}
+
 /// What was put off is not lost with the agent's orderly end.
 impl Drop for Driver {
     fn drop(&mut self) {
         self.commit();
         self.keeper.write_all(&mut self.history, wall_clock());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proctor_model::{BootId, Code, Incarnation, Outcome, Signal, TaskId};
+
+    #[test]
+    fn a_kill_that_follows_a_refused_operation_in_the_same_turn_is_carried_out() {
+        let key: ProcessKey = "ns/p".parse().unwrap();
+        let operation = |index| OperationId::first(TaskId::from_uuid(uuid::Uuid::nil()), index);
+        let life = Incarnation { boot: BootId::from("boot"), pid: 7, start_ticks: 7, pidfd_inode: None };
+        let outcome = Box::new(Outcome::new(Code::Cancelled, "cancelled", true));
+        let restart = Action::Begin { operation: operation(0), kind: OperationKind::Restart };
+        let kill = Action::Begin { operation: operation(1), kind: OperationKind::Kill };
+        let start = Action::Begin { operation: operation(2), kind: OperationKind::Start };
+        let wanted = [
+            Action::Finish { operation: operation(0), outcome: outcome.clone() },
+            kill,
+            Action::KillTree(life.clone()),
+            Action::Finish { operation: operation(1), outcome },
+        ];
+        let mut actions: Vec<(ProcessKey, Action)> = [restart, Action::Signal(life.clone(), Signal::Terminate)]
+            .into_iter()
+            .chain(wanted.clone())
+            .chain([start, Action::Signal(life, Signal::Terminate)])
+            .map(|action| (key.clone(), action))
+            .collect();
+
+        let taken = take_unrecorded(Recorded::Reserve, &mut actions, |_| false);
+
+        assert_eq!(actions, wanted.map(|action| (key.clone(), action)));
+        assert_eq!(taken.refused, [(key.clone(), operation(0)), (key, operation(2))]);
     }
 }
