@@ -45,6 +45,8 @@ impl Driver {
             Action::CheckHealth { ticket, line, spec, timeout } => {
                 self.check_health(key, ticket, line.as_str(), spec, timeout)
             }
+            // Forgotten in the same turn: nobody would hear of its end.
+            Action::Watch(_) if !self.processes.contains(&key) => {}
             Action::Watch(life) => {
                 if self.host.is_in_leaf(&life, &cgroup_name(&key)) {
                     self.strays.remove(&key);

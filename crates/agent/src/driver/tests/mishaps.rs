@@ -400,3 +400,37 @@ async fn an_operation_on_instances_that_is_delivered_again_while_it_is_under_way
     numbers.sort_unstable();
     assert_eq!(numbers, [1, 2]);
 }
+
+#[tokio::test]
+async fn a_process_that_is_forgotten_in_the_turn_of_its_adoption_is_not_watched() {
+    const STRANGERS: u32 = 20;
+    let mut stage = Stage::new().await;
+    let spec = sleeper(&stage, |spec| spec.control.reload = None);
+    let mut running = std::process::Command::new("/bin/sleep").arg("1000").spawn().unwrap();
+    for file in ["p.pid", "pids"] {
+        std::fs::write(stage.path(file), running.id().to_string()).unwrap();
+    }
+    let watched = || {
+        let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        targets.filter(|target| target.to_string_lossy().contains("pidfd")).count()
+    };
+    let reload = async |stage: &mut Stage, index: u32| {
+        let operation = OperationId::first(TaskId::from_uuid(uuid::Uuid::nil()), index);
+        let (key, kind, spec) = (key(&format!("p{index}")), OperationKind::Reload, Some(spec.clone()));
+        stage.say(FromServer::Operate { operation, key, kind, spec, expires_in: PATIENCE }).await;
+        stage.outcome(operation).await
+    };
+    reload(&mut stage, 0).await;
+    let before = watched();
+
+    for index in 1..=STRANGERS {
+        let outcome = reload(&mut stage, index).await;
+        assert_eq!(outcome.code, Code::CommandFailed, "there is no reload command: {outcome:?}");
+        assert!(!outcome.message.contains("not running"), "{outcome:?}");
+    }
+
+    eventually("no descriptor of theirs is left", || watched() <= before).await;
+    running.kill().unwrap();
+    running.wait().unwrap();
+}
