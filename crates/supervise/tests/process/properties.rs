@@ -38,6 +38,8 @@ fn any_habits() -> impl Strategy<Value = Habits> {
         prop_oneof![4 => (0..8000u64).prop_map(Some), 1 => Just(None)],
         (0..20_000u64, 0..8000u64, 0..3u32),
         (0..3u32, prop_oneof![6 => Just(false), 1 => Just(true)]),
+        (prop::bool::weighted(0.15), prop::bool::weighted(0.15), prop::bool::weighted(0.2)),
+        (prop_oneof![4 => Just(Some(0)), 2 => Just(Some(1)), 1 => Just(None)], 0..10_000u64),
     )
         .prop_map(
             |(
@@ -50,6 +52,8 @@ fn any_habits() -> impl Strategy<Value = Habits> {
                 dies_after_ms,
                 kills,
                 starts,
+                (children_resist, cannot_clear, foreground),
+                (health_exit, health_takes_ms),
             )| {
                 Habits {
                     start_takes_ms,
@@ -66,11 +70,11 @@ fn any_habits() -> impl Strategy<Value = Habits> {
                     children: kills.2,
                     start_forks: starts.0,
                     no_slot: starts.1,
-                    children_resist: false,
-                    cannot_clear: false,
-                    foreground: false,
-                    health_exit: Some(0),
-                    health_takes_ms: 10,
+                    children_resist,
+                    cannot_clear,
+                    foreground,
+                    health_exit,
+                    health_takes_ms,
                 }
             },
         )
@@ -106,11 +110,15 @@ proptest! {
         first in any_habits(),
         restart_cmd in any::<bool>(),
         periodic in prop::bool::weighted(0.3),
+        is_checked in any::<bool>(),
         steps in prop::collection::vec(any_step(), 1..40),
     ) {
         let spec = spec(|spec| {
             if restart_cmd {
                 spec.control.restart = Some("restart".parse().unwrap());
+            }
+            if is_checked {
+                spec.control.health = Some("health".parse().unwrap());
             }
             if periodic {
                 spec.policy.lifetime = Lifetime::Periodic;

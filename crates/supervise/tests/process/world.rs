@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    BootId, Code, CommandExit, CommandResult, Exit, Incarnation, OperationId, OperationKind, Outcome, Phase, Probe,
+    BootId, Code, CommandExit, CommandResult, Exit, Incarnation, OperationId, OperationKind, Outcome, Probe,
     ProcessKey, Signal, Spec,
 };
 use proctor_supervise::{Action, Elder, Event, Notice, Process, Record, Request, Time};
@@ -85,6 +85,8 @@ pub(crate) struct World {
     starts_by_hand: bool,
     /// When each process began that lives forked and that is there.
     descendants: Vec<u64>,
+    /// Those of them that SIGKILL did not end, as the machine was told.
+    resisting: Vec<u64>,
     elder: Option<u64>,
     known_lives: BTreeSet<i32>,
     next_pid: i32,
@@ -153,6 +155,7 @@ impl World {
             by_hand: false,
             starts_by_hand: false,
             descendants: Vec::new(),
+            resisting: Vec::new(),
             elder: None,
             known_lives: BTreeSet::new(),
             next_pid: 100,
@@ -371,7 +374,6 @@ impl World {
                 self.notices.push((self.now, notice));
             }
             Action::DetachCommand { ticket } => {
-                self.launch_commands -= 1;
                 self.detach(ticket);
             }
             Action::ClearLeftovers { ticket, remains, elder, .. } => {
@@ -388,13 +390,12 @@ impl World {
                 let is_swept = |life: &mut Incarnation| life.start_ticks >= since;
                 let mut ended = usize::from(!self.by_hand && self.life.take_if(is_swept).is_some());
                 // All that the start left behind is in its cgroup, also what is still to show itself.
-                let before = self.due.len();
-                self.due.retain(|_, due| !matches!(due, Due::Appears));
-                let unborn = before - self.due.len();
-                self.launch_commands -= u32::try_from(unborn).unwrap();
+                let unborn = self.end_unborn();
                 let descendants = self.end_descendants(since);
                 ended += unborn + descendants;
                 let left = if self.habits.children_resist { descendants } else { 0 };
+                // Nobody can end these, and the machine is told so.
+                self.resisting.extend(self.descendants.extract_if(.., |start| *start >= since));
                 self.tell(5, Event::LeftoversCleared { ticket, ended, left, elder });
             }
             Action::CheckHealth { ticket, .. } => {
@@ -407,14 +408,25 @@ impl World {
         }
     }
 
+    /// Ends what a start command has brought and is still to show itself; how many.
+    fn end_unborn(&mut self) -> usize {
+        let before = self.due.len();
+        self.due.retain(|_, due| !matches!(due, Due::Appears));
+        let unborn = before - self.due.len();
+        self.launch_commands -= u32::try_from(unborn).unwrap();
+        if let Some(command) = self.foreground.take_if(|_| unborn > 0) {
+            self.command_over(command, 1);
+        }
+        unborn
+    }
+
     /// Kills what began at `since` or later; how many there were.
     fn end_descendants(&mut self, since: u64) -> usize {
         self.elder.take_if(|elder| *elder >= since);
-        let before = self.descendants.len();
-        let found = self.descendants.iter().filter(|start| **start >= since).count();
+        let found = self.descendants.iter().chain(&self.resisting).filter(|start| **start >= since).count();
         if !self.habits.children_resist {
             self.descendants.retain(|start| *start < since);
-            assert_eq!(before - found, self.descendants.len());
+            self.resisting.retain(|start| *start < since);
         }
         found
     }
@@ -431,7 +443,7 @@ impl World {
 
     /// What the lives so far have forked and is still there.
     pub(crate) fn descendants(&self) -> usize {
-        self.descendants.len()
+        self.descendants.len() + self.resisting.len()
     }
 
     fn next_life(&mut self) -> Incarnation {
@@ -446,9 +458,7 @@ impl World {
             Due::ToMachine { .. } => {}
             Due::Worked { command } => self.worked(command),
             Due::Appears => {
-                if self.foreground.is_none() {
-                    self.launch_commands -= 1;
-                }
+                self.launch_commands -= 1; // in the foreground it is the process from now on
                 assert!(self.life.is_none(), "two copies");
                 let life = self.next_life();
                 self.named = life.pid;
@@ -484,11 +494,6 @@ impl World {
         if self.life.as_ref() == Some(life) {
             self.life = None;
             if let Some(command) = self.foreground.take() {
-                if self.commands.iter().any(|c| c.life.pid == command && c.agent == self.agent)
-                    && self.machine.phase() == Phase::Starting
-                {
-                    self.launch_commands = 0;
-                }
                 self.command_over(command, 1);
             }
             if self.now.since(self.born) >= Duration::from_secs(59) {

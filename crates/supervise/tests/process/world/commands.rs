@@ -45,7 +45,7 @@ impl World {
         let takes = match kind {
             CommandKind::Start | CommandKind::Restart => {
                 assert_eq!(self.launch_commands, 0, "two start commands in flight");
-                if kind == CommandKind::Start && !self.habits.children_resist {
+                if kind == CommandKind::Start {
                     assert!(self.descendants.is_empty(), "a start beside what an earlier life has left behind");
                 }
                 if kind == CommandKind::Start {
@@ -78,8 +78,8 @@ impl World {
         let command = self.commands.remove(place);
         if self.foreground == Some(command.life.pid) {
             self.foreground = None;
+            self.end_unborn();
             self.life = None;
-            self.launch_commands = 0;
         } else if command.proceeds && matches!(command.kind, CommandKind::Start | CommandKind::Restart) {
             self.launch_commands -= 1;
         }
@@ -90,8 +90,11 @@ impl World {
     /// Nobody waits for its end any more.
     pub(super) fn detach(&mut self, ticket: u64) {
         let agent = self.agent;
-        let command = self.commands.iter_mut().find(|c| (c.agent, c.ticket) == (agent, ticket));
-        command.into_iter().for_each(|command| command.agent = u32::MAX);
+        let Some(command) = self.commands.iter_mut().find(|c| (c.agent, c.ticket) == (agent, ticket)) else { return };
+        command.agent = u32::MAX;
+        if self.foreground != Some(command.life.pid) {
+            self.launch_commands -= 1;
+        }
     }
 
     /// A new agent waits for the end of a command of the one before.
