@@ -121,24 +121,42 @@ mod tests {
         assert!(begun.join_all().await.into_iter().all(|has_begun| has_begun));
     }
 
+    /// As in the documentation, and not by a name that says whatever it is.
+    const DOCUMENTED: usize = 64;
+
     #[tokio::test(start_paused = true)]
-    async fn e6_of_a_thousand_runs_at_once_sixty_four_begin_at_a_time() {
+    async fn e6_of_ten_thousand_runs_at_once_sixty_four_begin_at_a_time_and_all_run() {
         let queues = CommandSlots::default();
-        let (beginning, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (holding, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let begun = tokio::time::Instant::now();
         let mut runs = tokio::task::JoinSet::new();
-        for _ in 0..1000 {
-            let (queue, beginning, most) = (queues.of(None), beginning.clone(), most.clone());
+        for number in 0..10_000_u64 {
+            let (queue, holding, most) = (queues.of(None), holding.clone(), most.clone());
             runs.spawn(async move {
-                let place = queue.wait().await.expect("a thousand short runs fit into the patience");
-                most.fetch_max(beginning.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-                place.lend(tokio::time::sleep(Duration::from_millis(50))).await;
-                beginning.fetch_sub(1, Ordering::Relaxed);
+                let place = loop {
+                    // A run that finds no slot is retried, as its machine does.
+                    if let Some(place) = queue.clone().wait().await {
+                        break place;
+                    }
+                };
+                most.fetch_max(holding.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                // Every tenth one takes a minute, of which it holds its slot for a moment.
+                let takes = Duration::from_millis(if number % 10 == 0 { 60_000 } else { 50 });
+                let released = tokio::time::sleep(takes.min(SLOT_HOLD_MAX));
+                let counted = async {
+                    released.await;
+                    holding.fetch_sub(1, Ordering::Relaxed);
+                };
+                tokio::join!(place.lend(tokio::time::sleep(takes)), counted);
             });
         }
 
-        runs.join_all().await;
+        assert_eq!(runs.join_all().await.len(), 10_000);
 
-        assert_eq!(most.load(Ordering::Relaxed), SUPERVISION_MAX);
+        assert_eq!(most.load(Ordering::Relaxed), DOCUMENTED);
+        // 9,000 runs of 50 ms and 1,000 that hold a slot for 100 ms, 64 at a time, and a minute for the last.
+        let took = begun.elapsed();
+        assert!(took < Duration::from_secs(60 + 10), "long runs held up the others: {took:?}");
     }
 
     #[tokio::test(start_paused = true)]
