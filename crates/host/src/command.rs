@@ -25,7 +25,7 @@ use crate::cgroup::{Groups, Leaf};
 use crate::fork::{CgroupAttach, Forked};
 use crate::killer::Killer;
 use crate::leftovers;
-use crate::output::{Capture, OutputDirectory};
+use crate::output::{self, Capture, OutputDirectory};
 use crate::pidfd;
 use crate::procfs::Stat;
 use crate::reaper::{CHILDREN, Shell};
@@ -35,7 +35,6 @@ use crate::tree::ProcessRef;
 use crate::user::{self, Account, AccountCache};
 
 const PREPARE_LIMIT: Duration = Duration::from_secs(10);
-const TRIM_PERIOD: Duration = Duration::from_millis(200);
 /// How long a killed shell may take to end; in uninterruptible sleep it takes for ever.
 const DEATH_LIMIT: Duration = Duration::from_secs(5);
 /// More than any op_timeout, and small enough to be added to any time.
@@ -326,7 +325,7 @@ impl Running {
         if matches!(result, CommandResult::TimedOut | CommandResult::Cancelled) {
             self.kill().await;
         }
-        let output = self.capture.as_ref().map_or_else(|| "(output was not captured)".to_owned(), Capture::text);
+        let output = self.capture.take().map_or_else(|| "(output was not captured)".to_owned(), Capture::into_text);
         CommandExit { result, output }
     }
 }
@@ -346,10 +345,10 @@ async fn let_go(
 /// Keeps the output of a running command bounded.
 async fn trim_for_ever(mut capture: Option<&mut Capture>) -> Infallible {
     let Some(capture) = &mut capture else { return std::future::pending().await };
-    let mut pause = TRIM_PERIOD;
+    let mut pause = output::PAUSE;
     loop {
         tokio::time::sleep(pause).await;
-        pause = capture.trim().min(TRIM_PERIOD);
+        pause = capture.trim();
     }
 }
 
