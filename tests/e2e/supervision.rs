@@ -54,25 +54,31 @@ async fn event(fleet: &Fleet, subject: &Subject, kind: &str) -> Value {
 #[tokio::test]
 async fn f1_memory_of_a_child_of_a_child_counts_and_the_tree_is_killed() {
     let (fleet, agent) = fleet().await;
-    let subject = Subject::new(fleet.dir(), "greedy").unwrap();
-    let bytes = memory_bytes(0.6);
-    let hog = format!("unless (fork) {{ unless (fork) {{ $x = \"a\" x {bytes}; sleep 1000 }} sleep 1000 }} sleep 1000");
-    register(&fleet, &subject, |spec| {
-        spec["control"]["start_cmd"] = perl(&subject, &hog);
-        spec["control"]["stop_cmd"] = json!("true");
-        spec["resource"] = json!({"cpu": 0, "mem": 0.3});
-        spec["monitor_policy"]["start_check_secs"] = json!(0);
-    })
-    .await;
+    // The stop command of the second one ends its root alone: what it has forked outlives it, and must not.
+    for (name, stop) in [("greedy", "true"), ("orphans", "kill -9 $(cat orphans.pid)")] {
+        let subject = Subject::new(fleet.dir(), name).unwrap();
+        let bytes = memory_bytes(0.6);
+        let hog = format!(
+            "$SIG{{TERM}} = q(IGNORE); unless (fork) {{ unless (fork) {{ $x = \"a\" x {bytes}; sleep 1000 }} sleep 1000 }} \
+             sleep 1000"
+        );
+        register(&fleet, &subject, |spec| {
+            spec["control"]["start_cmd"] = perl(&subject, &hog);
+            spec["control"]["stop_cmd"] = json!(stop);
+            spec["resource"] = json!({"cpu": 0, "mem": 0.3});
+            spec["monitor_policy"]["start_check_secs"] = json!(0);
+        })
+        .await;
 
-    assert_eq!(operate(&fleet, &subject, 0).await["error_code"], 0);
+        assert_eq!(operate(&fleet, &subject, 0).await["error_code"], 0);
 
-    let told = event(&fleet, &subject, "limit_exceeded").await;
-    assert!(told.to_string().contains("memory"), "{told}");
-    eventually("the whole tree is dead", || async { subject.copies().is_empty().then_some(()) }).await;
-    assert_eq!(instance(&fleet, IP, "greedy").await["isAuto"], true, "it stays managed");
-    assert_eq!(operate(&fleet, &subject, 4).await["error_code"], 0);
-    zero_list(&fleet, &agent, &subject, 0).await;
+        let told = event(&fleet, &subject, "limit_exceeded").await;
+        assert!(told.to_string().contains("memory"), "{told}");
+        eventually("the whole tree is dead", || async { subject.copies().is_empty().then_some(()) }).await;
+        assert_eq!(instance(&fleet, IP, name).await["isAuto"], true, "it stays managed");
+        assert_eq!(operate(&fleet, &subject, 4).await["error_code"], 0);
+        zero_list(&fleet, &agent, &subject, 0).await;
+    }
 }
 
 #[tokio::test]

@@ -419,3 +419,69 @@ async fn b12_a_relaunch_under_way_on_a_full_disk_is_not_repeated_when_the_agent_
     disk.free();
     scene.zero_list(1).await;
 }
+
+/// Holds one thread of a program, as a write to a disk that hangs would; dropped, it lets it go.
+struct HeldThread(std::process::Child);
+
+impl HeldThread {
+    /// None: nobody may trace here.
+    async fn of(pid: u32, name: &str) -> Option<Self> {
+        let is_it = |task: &PathBuf| fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name);
+        let mut tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten().map(|entry| entry.path());
+        let task = tasks.find(is_it).unwrap_or_else(|| panic!("the agent has no thread {name}"));
+        let thread = task.file_name().unwrap().to_str().unwrap();
+        let ptrace = if cfg!(target_arch = "x86_64") { 101 } else { 117 };
+        // PTRACE_SEIZE and PTRACE_INTERRUPT; the end of the tracer ends the hold. It waits for the thread with __WALL,
+        // or nobody could wait for the end of the agent.
+        let code = format!(
+            "for my $request (0x4206, 0x4207) {{ syscall({ptrace}, $request, {thread}, 0, 0) == 0 or exit 1 }} \
+             1 while waitpid(-1, 0x40000000) > 0"
+        );
+        let mut held = Self(std::process::Command::new("perl").args(["-e", &code]).spawn().unwrap());
+        let is_held = eventually("the thread is held", || {
+            let stat = fs::read_to_string(task.join("stat")).unwrap();
+            let is_held = stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('t'));
+            let has_failed = held.0.try_wait().unwrap().is_some();
+            async move { (is_held || has_failed).then_some(is_held) }
+        })
+        .await;
+        is_held.then_some(held)
+    }
+}
+
+impl Drop for HeldThread {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test]
+async fn b18_an_agent_whose_driver_hangs_goes_offline_and_ends_and_the_next_one_resumes() {
+    let mut scene = Scene::running("driven", patient).await;
+    let pid = scene.subject.pid().unwrap();
+    scene.until_known(pid).await;
+
+    let Some(held) = HeldThread::of(scene.agent.program.pid(), "driver").await else {
+        return skip("a thread of another program cannot be held");
+    };
+    scene.fleet.until_online(IP, false).await;
+    let agent = &mut scene.agent.program;
+    let status = eventually("the agent ends", || {
+        let ended = agent.has_ended();
+        async move { ended }
+    })
+    .await;
+    drop(held);
+
+    assert!(status.code().is_some_and(|code| code != 0), "it says that it has failed: {status}");
+    assert!(scene.agent.program.log().contains("driver"), "and why");
+    assert_eq!(scene.subject.pid(), Some(pid), "the process is not touched");
+    scene.restart_agent().await;
+    assert_eq!(scene.status().await["pid"], pid);
+    scene.subject.kill(pid);
+    let next = scene.until_other_than(pid).await;
+    scene.until_known(next).await;
+    assert_eq!(scene.subject.starts(), 2);
+    scene.zero_list(1).await;
+}
