@@ -10,6 +10,7 @@ mod busy;
 mod certificate;
 mod connection;
 mod enrol;
+mod greeting;
 mod relay;
 mod sender;
 mod session;
@@ -256,7 +257,7 @@ async fn greet(stream: TcpStream, mut guest: Guest, acceptor: TlsAcceptor, gatew
     gateway.control.metrics().handshake(if is_resumed { "resumed" } else { "full" });
     match tls.get_ref().1.alpn_protocol() {
         Some(ALPN_ENROL) => guest.turn.run(Box::pin(enrol::enrol(tls, peer, &gateway))).await,
-        Some(ALPN_SESSION) => session::open_direct(tls, guest, gateway, tasks).await,
+        Some(ALPN_SESSION) => greeting::open_direct(tls, guest, gateway, tasks).await,
         // A ticket would outlive the certificate that it was given for; relays of ours ask for none.
         Some(ALPN_RELAY) if !is_resumed => {
             let Guest { greeting, mut turn, .. } = guest;

@@ -4,7 +4,7 @@
 //! must show a certificate of the authority and sign its hello for a nonce of this server, so a relay can neither invent
 //! an agent nor repeat one; agents of another cloud area than the relay's are refused. From then on an agent has its
 //! ordinary session, signed both ways. Streams, greetings under way and bytes of a relay are bounded; one that breaks the
-//! rules of the connection is cut off with all that it carries. Absent: what sessions say (see `session`).
+//! rules of the connection is cut off with all that it carries. Absent: how sessions open and what they say (see `greeting`, `session`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 use super::connection::{Connection, Direct};
 use super::enrol::{CERTIFICATE_LIFETIME, Refused};
-use super::session::{self, Arrival, Presented, Via};
+use super::greeting::{self, Arrival, Presented, Via};
 use super::{GREETING_LIMIT, Gateway, now};
 use crate::control::{ConnectedRelay, ControlError, RelayConnection};
 
@@ -341,7 +341,7 @@ impl Opener {
             let via = Via { relay: connection.relay.clone(), cloud: connection.cloud, streams: connection.streams.clone() };
             let connection = Connection::Relayed(Counted::new(stream));
             let arrival = Arrival { connection, presented, peer, via: Some(via) };
-            let greeting_of = Box::pin(session::open_relayed(arrival, gateway, tasks));
+            let greeting_of = Box::pin(greeting::open_relayed(arrival, gateway, tasks));
             if tokio::time::timeout(GREETING_LIMIT, greeting_of).await.is_err() {
                 tracing::debug!(%relay, "an agent behind a relay did not finish its greeting in time");
             }

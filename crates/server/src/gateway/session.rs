@@ -1,30 +1,24 @@
 //! One session of one agent: what it reports goes to control, what control has for it goes out.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
-use proctor_model::{AgentId, BootId, Event, RelayId};
-use proctor_pki::{HelloTerms, ReportCheck, SessionTerms, Untrusted, open_hello, random_bytes, signed_welcome};
-use proctor_runtime::{Greeting as Slot, Tasks, clock};
-use proctor_store::{Assignment, Assignments, SessionOpening, SessionRefusal, StoreError};
+use proctor_model::Event;
+use proctor_pki::{ReportCheck, Untrusted};
+use proctor_runtime::Tasks;
+use proctor_store::{Assignment, Assignments, SessionRefusal};
 use proctor_wire::{
-    Assign, FRAME_BYTES_MAX, FromAgent, FromServer, ITEMS_MAX, Incoming, Lost, ServerCodec, Skipped, Streams,
-    WireError, ends, framed, spec_bytes,
+    Assign, FRAME_BYTES_MAX, FromAgent, FromServer, ITEMS_MAX, Incoming, Lost, Skipped, WireError, spec_bytes,
 };
-use rustls::pki_types::CertificateDer;
 
-use super::connection::Direct;
 use super::enrol::CERTIFICATE_LIFETIME;
+use super::greeting::{Opened, Verified, welcome};
 use super::sender::Sender;
-use super::{Connection, Gateway, Guest, Turn, now};
-use crate::control::{Asked, ConnectionInfo, Control, ControlError, Greeting, Question, Reply, Session};
+use super::{Connection, Gateway, Turn, now};
+use crate::control::{Asked, Control, ControlError, Question, Reply, Session};
 use crate::pace::Pace;
 
-/// For the first word of a session; the greeting as a whole has a limit of its own.
-const HELLO_LIMIT: Duration = Duration::from_secs(16);
-const NONCE_BYTES: usize = 32;
 /// For the last word of a server that ends.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
 /// Operations sent before the socket is asked again whether it can take more.
@@ -94,125 +88,10 @@ impl From<Lost> for Ended {
     }
 }
 
-type Receiver = Incoming<Connection, FromAgent, FromServer>;
-
-/// Who presented a certificate.
-pub(super) struct Presented {
-    agent: AgentId,
-    key_fingerprint: String,
-    /// Unix seconds.
-    expires_at: Option<i64>,
-    certificate: CertificateDer<'static>,
-}
-
-impl Presented {
-    fn of(tls: &Direct) -> proctor_pki::Result<Option<Self>> {
-        let Some(chain) = tls.get_ref().1.peer_certificates() else { return Ok(None) };
-        let Some(first) = chain.first() else { return Ok(None) };
-        Self::of_certificate(proctor_pki::agent_of(chain)?, first.clone().into_owned()).map(Some)
-    }
-
-    /// Of a certificate that was verified.
-    pub(super) fn of_certificate(agent: AgentId, certificate: CertificateDer<'static>) -> proctor_pki::Result<Self> {
-        let key_fingerprint = proctor_pki::key_fingerprint_der(&certificate)?;
-        let expires_at = proctor_pki::expires_at_der(&certificate).ok().map(|at| at.as_second());
-        Ok(Self { agent, key_fingerprint, expires_at, certificate })
-    }
-}
-
-/// The relay that an agent comes through.
-pub(super) struct Via {
-    pub(super) relay: RelayId,
-    pub(super) cloud: u32,
-    pub(super) streams: Streams,
-}
-
-/// An agent that has shown its certificate, and has not said a word.
-pub(super) struct Arrival {
-    pub(super) connection: Connection,
-    pub(super) presented: Presented,
-    pub(super) peer: SocketAddr,
-    pub(super) via: Option<Via>,
-}
-
-/// A session that the store has opened, and the connection that it is for.
-struct Opened {
-    session: Arc<Session>,
-    verified: Option<Verified>,
-    sender: Sender,
-    receiver: Receiver,
-    peer: SocketAddr,
-    via: Option<Via>,
-}
-
-/// Checks who it is; who gets no session is told why. `slot` is its place among those that are greeted.
-async fn greeted(arrival: Arrival, slot: Option<&Slot>, gateway: &Gateway) -> Option<Opened> {
-    let Arrival { connection, presented, peer, via } = arrival;
-    let agent = presented.agent.clone();
-    let counters = connection.counters();
-    // Whoever has a certificate that a relay has seen could begin a frame here: a large one only with a proof.
-    let codec = if via.is_some() { ServerCodec::enrolment() } else { ServerCodec::new() };
-    let (sender, mut receiver) = ends(framed(connection, codec), counters);
-    let mut sender = Sender::new(sender);
-    match hello(&mut sender, &mut receiver, presented, via.as_ref(), slot, gateway).await {
-        Ok((session, verified)) => return Some(Opened { session, verified, sender, receiver, peer, via }),
-        Err(Ended::ForgedHello(untrusted)) => {
-            if let (Some(via), Some(unlogged)) = (&via, gateway.refused.turn(Instant::now())) {
-                tracing::warn!(%peer, %agent, relay = %via.relay, %untrusted, unlogged, "a relay brought a hello that is not by its agent");
-            }
-        }
-        Err(
-            error @ (Ended::Cloned
-            | Ended::Refused(_)
-            | Ended::Unchallenged
-            | Ended::Expired
-            | Ended::UnsignedThroughRelay),
-        ) => {
-            if let Some(unlogged) = gateway.refused.turn(Instant::now()) {
-                tracing::warn!(%peer, %agent, reason = %error, unlogged, "session refused");
-            }
-            let retry = matches!(error, Ended::Cloned | Ended::Refused(SessionRefusal::AwaitsApproval { .. }));
-            let _ = sender.send_plain(FromServer::Refused { reason: error.to_string(), retry }).await;
-        }
-        Err(Ended::Control(error)) => {
-            gateway.unopened.log_session(peer, &agent, &error);
-            let reason = format!("it cannot open a session now: {}", for_agents(&error));
-            let _ = sender.send_plain(FromServer::Refused { reason, retry: true }).await;
-        }
-        Err(Ended::Busy(retry_after)) => {
-            gateway.control.metrics().admission("busy");
-            gateway.control.put_off(&agent);
-            let _ = sender.send_plain(FromServer::Busy { retry_after }).await;
-        }
-        Err(error) => tracing::debug!(%peer, %agent, %error, "a session did not open"),
-    }
-    None
-}
-
-/// Of an agent that is connected directly: its session has the peer's turn until it is welcomed.
-pub(super) async fn open_direct(tls: Direct, guest: Guest, gateway: Arc<Gateway>, tasks: Tasks) {
-    let Guest { peer, greeting, mut turn } = guest;
-    let presented = match Presented::of(&tls) {
-        Ok(Some(presented)) => presented,
-        Ok(None) => return tracing::debug!(%peer, "a session needs a certificate"),
-        Err(error) => return tracing::warn!(%peer, %error, "a certificate names no agent"),
-    };
-    let arrival = Arrival { connection: Connection::Direct(Box::new(tls)), presented, peer, via: None };
-    let opened = turn.run(Box::pin(greeted(arrival, Some(&greeting), &gateway))).await;
-    if let Some(opened) = opened {
-        start(opened, Some(turn), gateway, tasks);
-    }
-}
-
-/// Of an agent behind a relay, which is paced as a whole.
-pub(super) async fn open_relayed(arrival: Arrival, gateway: Arc<Gateway>, tasks: Tasks) {
-    if let Some(opened) = Box::pin(greeted(arrival, None, &gateway)).await {
-        start(opened, None, gateway, tasks);
-    }
-}
+pub(super) type Receiver = Incoming<Connection, FromAgent, FromServer>;
 
 /// Not async: a greeting that is cancelled before its task is there would leave a session that nobody ends.
-fn start(opened: Opened, turn: Option<Turn>, gateway: Arc<Gateway>, tasks: Tasks) {
+pub(super) fn start(opened: Opened, turn: Option<Turn>, gateway: Arc<Gateway>, tasks: Tasks) {
     let Opened { session, verified, mut sender, receiver, peer, via } = opened;
     let agent = session.agent().clone();
     gateway.greetings.know([peer.ip()]);
@@ -255,145 +134,6 @@ fn start(opened: Opened, turn: Option<Turn>, gateway: Arc<Gateway>, tasks: Tasks
             let _ = sender.send_plain(FromServer::Refused { reason, retry: false }).await;
         }
     });
-}
-
-/// What the people who read the log of an agent can use; the rest is in the log of the server.
-fn for_agents(error: &ControlError) -> String {
-    if let ControlError::Store(full @ StoreError::Full { .. }) = error {
-        return format!("{full} (the server's disk is full)");
-    }
-    "its log says why".to_owned()
-}
-
-/// What binds the session of an agent that verifies.
-struct Verified {
-    challenge: Vec<u8>,
-    certificate: CertificateDer<'static>,
-    boot: BootId,
-    nonce: Vec<u8>,
-    seen_generation: u64,
-    seen_epoch: Option<u64>,
-}
-
-/// The session, and whether the agent verifies.
-async fn hello(
-    sender: &mut Sender,
-    receiver: &mut Receiver,
-    presented: Presented,
-    via: Option<&Via>,
-    slot: Option<&Slot>,
-    gateway: &Gateway,
-) -> Result<(Arc<Session>, Option<Verified>), Ended> {
-    let control = &gateway.control;
-    let Presented { agent, key_fingerprint, expires_at, certificate } = presented;
-    let hello = match via {
-        None => receiver.next(HELLO_LIMIT, HELLO_LIMIT, |_| true).await?,
-        Some(via) => proven_hello(sender, receiver, &certificate, via).await?,
-    };
-    let FromAgent::Hello {
-        agent: said,
-        boot,
-        facts,
-        seen_generation,
-        nonce,
-        time_ms,
-        seen_epoch,
-        answers_usage,
-        challenge,
-        upgrades,
-        answers_logs,
-    } = hello
-    else {
-        return Err(Ended::Closed);
-    };
-    if said != agent {
-        return Err(Ended::Closed);
-    }
-    if expires_at.is_none_or(|expires_at| expires_at <= now().as_second()) {
-        return Err(Ended::Expired);
-    }
-    if challenge.is_none() && via.is_some() {
-        return Err(Ended::UnsignedThroughRelay);
-    }
-    if challenge.is_none() && gateway.policy.signed_reports {
-        return Err(Ended::Unchallenged);
-    }
-    let verified = challenge.map(|challenge| Verified {
-        challenge,
-        certificate,
-        boot: boot.clone(),
-        nonce: nonce.clone(),
-        seen_generation,
-        seen_epoch,
-    });
-    let clock_ahead_ms = time_ms.map(|theirs| theirs.saturating_sub(clock::unix_millis()));
-    let relay_cloud = via.map(|via| via.cloud);
-    let opening = SessionOpening { agent, key_fingerprint, seen_epoch, facts, relay_cloud };
-    let greeting =
-        Greeting { opening, boot, run: nonce, seen_generation, answers_usage, answers_logs, takes_upgrades: upgrades };
-    if control.clone_of(&greeting).is_some() {
-        return Err(Ended::Cloned);
-    }
-    let stay_away_max = Pace::of_fleet(control.agents_expected()).stay_away_max();
-    let opening = gateway.busy.open(Instant::now(), stay_away_max).map_err(Ended::Busy)?;
-    slot.inspect(|slot| slot.enters_store());
-    let opened = control.open_session_with(greeting, opening).await;
-    slot.inspect(|slot| slot.leaves_store());
-    let session = opened??;
-    session.set_connection_info(ConnectionInfo { clock_ahead_ms, certificate_expires_at: expires_at });
-    Ok((session, verified))
-}
-
-/// The hello of an agent behind a relay: signed by its key, for a nonce that nobody has seen before.
-async fn proven_hello(
-    sender: &mut Sender,
-    receiver: &mut Receiver,
-    certificate: &CertificateDer<'_>,
-    via: &Via,
-) -> Result<FromAgent, Ended> {
-    let nonce = random_bytes::<NONCE_BYTES>();
-    sender.send_plain(FromServer::Challenge { nonce: nonce.to_vec() }).await?;
-    let FromAgent::Signed(signed) = receiver.next(HELLO_LIMIT, HELLO_LIMIT, |_| true).await? else {
-        return Err(Ended::UnsignedThroughRelay);
-    };
-    let hello = open_hello(certificate, &via.relay, &nonce, &signed, &mut None).map_err(Ended::ForgedHello)?;
-    receiver.allow_session_frames();
-    Ok(hello)
-}
-
-/// An agent that sent a challenge is given everything signed, and may be asked to sign in turn: then it returns what
-/// checks that.
-async fn welcome(
-    gateway: &Gateway,
-    session: &Session,
-    sender: &mut Sender,
-    pace: Pace,
-    verified: Option<Verified>,
-) -> Result<Option<Box<ReportCheck>>, Ended> {
-    let is_relayed = session.relay_cloud().is_some();
-    let (epoch, server_time_ms) = (session.epoch(), clock::unix_millis());
-    let mut welcome = FromServer::Welcome { epoch, beat_interval: pace.beat, server_time_ms, proof: None };
-    let mut reports = None;
-    if let Some(Verified { challenge, certificate, boot, nonce, seen_generation, seen_epoch }) = &verified {
-        let terms = SessionTerms {
-            agent: session.agent(),
-            challenge,
-            epoch,
-            control_epoch: gateway.signing.control_epoch,
-            beat_interval_ms: u64::try_from(pace.beat.as_millis()).unwrap_or(u64::MAX),
-            server_time_ms,
-            signed_reports: gateway.policy.signed_reports || is_relayed,
-            hello: HelloTerms { boot, nonce, seen_generation: *seen_generation, seen_epoch: *seen_epoch },
-        };
-        let (proof, seal) = signed_welcome(&gateway.signing.signer(), &terms)?;
-        welcome = FromServer::Welcome { epoch, beat_interval: pace.beat, server_time_ms, proof: Some(proof) };
-        if terms.signed_reports {
-            reports = Some(Box::new(ReportCheck::new(&terms, certificate)?));
-        }
-        sender.sign(gateway.signing.clone(), seal);
-    }
-    sender.send_plain(welcome).await?;
-    Ok(reports)
 }
 
 async fn carry(
