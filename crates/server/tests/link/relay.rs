@@ -133,6 +133,16 @@ struct Carried {
 }
 
 impl Carried {
+    /// An agent with a session.
+    async fn connected(world: &World, carrying: &Carrying, relay: &Relay, agent: &Agent) -> Self {
+        let mut carried = Self::open(carrying, certificate(agent)).await;
+        let signed = carried.hello(agent, relay);
+        carried.say(FromAgent::Signed(signed)).await;
+        carried.welcomed(agent).await;
+        until_connected(world, agent).await;
+        carried
+    }
+
     async fn open(carrying: &Carrying, certificate_pem: &str) -> Self {
         let mut carried = Self::board(carrying, certificate_pem);
         let Some(FromServer::Challenge { nonce }) = carried.next().await else { panic!("the server speaks first") };
@@ -232,11 +242,7 @@ async fn an_agent_has_its_ordinary_session_through_a_relay() {
     let (relay, agent) = (Relay::enrolled(&world, 0).await, world.agent(HOST, "owner").await);
     let carrying = relay.carrying(&world).await;
 
-    let mut carried = Carried::open(&carrying, certificate(&agent)).await;
-    let signed = carried.hello(&agent, &relay);
-    carried.say(FromAgent::Signed(signed)).await;
-    carried.welcomed(&agent).await;
-    until_connected(&world, &agent).await;
+    let carried = Carried::connected(&world, &carrying, &relay, &agent).await;
     let hosts = world.store.hosts(&proctor_store::HostQuery::default()).await.unwrap();
     assert!(hosts[0].relayed && hosts[0].online);
 
@@ -250,11 +256,7 @@ async fn an_agent_whose_relay_is_gone_is_waited_for_and_then_out_of_reach() {
     let world = World::new().await;
     let (relay, agent) = (Relay::enrolled(&world, 0).await, world.agent(HOST, "owner").await);
     let carrying = relay.carrying(&world).await;
-    let mut carried = Carried::open(&carrying, certificate(&agent)).await;
-    let signed = carried.hello(&agent, &relay);
-    carried.say(FromAgent::Signed(signed)).await;
-    carried.welcomed(&agent).await;
-    until_connected(&world, &agent).await;
+    let _carried = Carried::connected(&world, &carrying, &relay, &agent).await;
 
     drop(carrying);
     let control = &world.server.control;
@@ -425,11 +427,7 @@ async fn a_revoked_relay_is_cut_off_with_its_agents_and_comes_no_more() {
     let world = World::new().await;
     let (relay, agent) = (Relay::enrolled(&world, 0).await, world.agent(HOST, "owner").await);
     let carrying = relay.carrying(&world).await;
-    let mut carried = Carried::open(&carrying, certificate(&agent)).await;
-    let signed = carried.hello(&agent, &relay);
-    carried.say(FromAgent::Signed(signed)).await;
-    carried.welcomed(&agent).await;
-    until_connected(&world, &agent).await;
+    let mut carried = Carried::connected(&world, &carrying, &relay, &agent).await;
 
     world.store.revoke_relay(&relay.id, 1).await.unwrap();
     // Beside the server, it takes effect with the next connection.
@@ -497,11 +495,7 @@ async fn an_agent_whose_stream_its_relay_closes_is_waited_for() {
     let world = World::new().await;
     let (relay, agent) = (Relay::enrolled(&world, 0).await, world.agent(HOST, "owner").await);
     let carrying = relay.carrying(&world).await;
-    let mut carried = Carried::open(&carrying, certificate(&agent)).await;
-    let signed = carried.hello(&agent, &relay);
-    carried.say(FromAgent::Signed(signed)).await;
-    carried.welcomed(&agent).await;
-    until_connected(&world, &agent).await;
+    let carried = Carried::connected(&world, &carrying, &relay, &agent).await;
     let control = &world.server.control;
 
     drop(carried);
@@ -539,11 +533,7 @@ async fn an_agent_that_is_silent_behind_its_relay_is_waited_for() {
     let world = World::new().await;
     let (relay, agent) = (Relay::enrolled(&world, 0).await, world.agent(HOST, "owner").await);
     let carrying = relay.carrying(&world).await;
-    let mut carried = Carried::open(&carrying, certificate(&agent)).await;
-    let signed = carried.hello(&agent, &relay);
-    carried.say(FromAgent::Signed(signed)).await;
-    carried.welcomed(&agent).await;
-    until_connected(&world, &agent).await;
+    let _carried = Carried::connected(&world, &carrying, &relay, &agent).await;
 
     let control = &world.server.control;
     until("it is waited for", || async { control.is_returning(&agent.id) }).await;
@@ -560,11 +550,7 @@ async fn a_relay_that_pretends_to_hear_an_agent_does_not_lock_its_next_run_out()
     let (relay, mut agent) = (Relay::enrolled(&world, 0).await, world.agent(HOST, "owner").await);
     let heard = Heard::default();
     let carrying = relay.carrying_with_beats(&world, heard.clone()).await;
-    let mut carried = Carried::open(&carrying, certificate(&agent)).await;
-    let signed = carried.hello(&agent, &relay);
-    carried.say(FromAgent::Signed(signed)).await;
-    carried.welcomed(&agent).await;
-    until_connected(&world, &agent).await;
+    let mut carried = Carried::connected(&world, &carrying, &relay, &agent).await;
 
     // The agent restarts, and the relay keeps its stream open and beating.
     heard.lock().push(1);
