@@ -56,7 +56,7 @@ struct State {
     unreached: HashMap<AgentId, Away>,
 }
 
-/// An agent that went away with its relay, or behind it.
+/// An agent that went away with its relay, or behind it. It is waited for since then, or since it was told to come back.
 #[derive(Clone, Copy, Debug)]
 struct Away {
     epoch: u64,
@@ -106,10 +106,12 @@ impl Presence {
         self.state.lock().relayed.keys().cloned().collect()
     }
 
-    /// An agent that was moving has come, and was told to come later.
-    fn puts_off(&self, agent: &AgentId, now: Instant) {
-        if let Some(away) = self.state.lock().moving.get_mut(agent) {
-            away.since = now;
+    /// An agent that was away has come, and was told to come later.
+    fn puts_off(&self, agent: &AgentId, until: Instant) {
+        let mut state = self.state.lock();
+        let State { moving, unreached, .. } = &mut *state;
+        if let Some(away) = moving.get_mut(agent).or_else(|| unreached.get_mut(agent)) {
+            away.since = away.since.max(until);
         }
     }
 
@@ -159,7 +161,8 @@ impl Presence {
                 unreached.insert(agent, away);
             }
         }
-        for (agent, away) in unreached.extract_if(|_, away| is_served(away.cloud)) {
+        let is_late = |away: &Away| now.saturating_duration_since(away.since) >= MOVING_GRACE;
+        for (agent, away) in unreached.extract_if(|_, away| is_served(away.cloud) && is_late(away)) {
             let content = messages::agent_did_not_return_with_relays(&agent);
             unwritten.insert(agent.clone(), ended(agent, away.epoch, content));
         }
@@ -295,9 +298,9 @@ impl Control {
         self.inner.presence.is_returning(agent, Instant::now())
     }
 
-    /// The agent has proved itself, and was told to come later: it is waited for from now on.
-    pub(crate) fn put_off(&self, agent: &AgentId) {
-        self.inner.presence.puts_off(agent, Instant::now());
+    /// The agent has proved itself, and was told to come later: it is waited for from then on.
+    pub(crate) fn put_off(&self, agent: &AgentId, retry_after: Duration) {
+        self.inner.presence.puts_off(agent, Instant::now() + retry_after);
     }
 
     /// The cloud area of an agent that cannot be reached because no relay of it is connected. Whether the agent is well

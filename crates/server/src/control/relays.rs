@@ -9,21 +9,19 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use proctor_model::RelayId;
 use proctor_runtime::{chain, clock};
 use proctor_store::{EnrolRefusal, RelayEnrolment, RelayRecord};
-use proctor_wire::Streams;
+use proctor_wire::{AREA_RETURN_MAX, Streams};
 use tokio_util::sync::CancellationToken;
 
 use super::{Control, Result};
 
 /// Connections of one relay at the same time: a few, and as many again while they are being replaced.
 pub(crate) const CONNECTIONS_MAX: usize = 8;
-/// After its relays came back, an area's agents get so long to do the same: they spread their return.
-pub(super) const RETURN_GRACE: Duration = Duration::from_secs(90);
 
 /// One connection of a relay.
 #[derive(Debug)]
@@ -163,7 +161,7 @@ impl Relays {
     /// Whether one is, and has been for so long that its agents are back if they can be.
     pub(super) fn is_served(&self, cloud: u32, now: Instant) -> bool {
         let since = self.state.lock().served.get(&cloud).copied();
-        since.is_some_and(|since| now.saturating_duration_since(since) >= RETURN_GRACE)
+        since.is_some_and(|since| now.saturating_duration_since(since) >= AREA_RETURN_MAX)
     }
 
     fn of(&self, relay: &RelayId) -> Vec<Arc<RelayConnection>> {
@@ -276,16 +274,16 @@ mod tests {
     fn an_area_is_served_from_its_first_relay_to_its_last() {
         let (relays, begun) = (Relays::default(), Instant::now());
         let (one, two, other) = (connection(1, "r-1", 3), connection(2, "r-2", 3), connection(3, "r-3", 4));
-        assert!(relays.add(&one, begun) && relays.add(&two, begun + RETURN_GRACE) && relays.add(&other, begun));
+        assert!(relays.add(&one, begun) && relays.add(&two, begun + AREA_RETURN_MAX) && relays.add(&other, begun));
 
-        assert!(relays.has_relay(3) && !relays.is_served(3, begun + RETURN_GRACE / 2));
-        assert!(relays.is_served(3, begun + RETURN_GRACE));
+        assert!(relays.has_relay(3) && !relays.is_served(3, begun + AREA_RETURN_MAX / 2));
+        assert!(relays.is_served(3, begun + AREA_RETURN_MAX));
         assert!(!relays.remove(&one) && relays.has_relay(3));
         assert!(relays.remove(&two), "the last one");
 
         assert!(!relays.has_relay(3) && relays.has_relay(4));
-        relays.add(&one, begun + 2 * RETURN_GRACE);
-        assert!(!relays.is_served(3, begun + 2 * RETURN_GRACE), "its agents get their time again");
+        relays.add(&one, begun + 2 * AREA_RETURN_MAX);
+        assert!(!relays.is_served(3, begun + 2 * AREA_RETURN_MAX), "its agents get their time again");
     }
 
     #[test]

@@ -111,7 +111,7 @@ async fn greeted(arrival: Arrival, slot: Option<&Slot>, gateway: &Gateway) -> Op
         }
         Err(Ended::Busy(retry_after)) => {
             gateway.control.metrics().admission("busy");
-            gateway.control.put_off(&agent);
+            gateway.control.put_off(&agent, retry_after);
             let _ = sender.send_plain(FromServer::Busy { retry_after }).await;
         }
         Err(error) => tracing::debug!(%peer, %agent, %error, "a session did not open"),

@@ -28,6 +28,10 @@ fn who_is_lost_is_written_until_the_store_takes_it() {
     assert_eq!(presence.agents(), HashSet::from([agent("b")]));
 }
 
+fn told_of(presence: &Presence) -> Vec<(u64, bool, bool)> {
+    told(&presence.take_due())
+}
+
 fn told(ended: &[EndedSession]) -> Vec<(u64, bool, bool)> {
     let mut told: Vec<_> = ended.iter().map(|ended| (ended.epoch, ended.event.is_some(), ended.untold)).collect();
     told.sort_unstable();
@@ -78,14 +82,32 @@ fn while_others_of_its_area_come_back_an_agent_is_waited_for_within_limits() {
 fn an_agent_that_was_put_off_is_waited_for_from_then_on() {
     let (presence, begun) = (presence(&[]), Instant::now());
     presence.moves(&agent("busy"), 7, 1, begun, true);
-    let told = begun + MOVING_GRACE / 2;
+    // It was told to come back in two graces: an agent that does is not gone.
+    let told = begun + 2 * MOVING_GRACE;
     presence.puts_off(&agent("busy"), told);
 
-    presence.settle_away(begun + MOVING_GRACE, |_| true);
+    presence.settle_away(told + MOVING_GRACE / 2, |_| true);
     assert!(presence.take_due().is_empty());
     presence.settle_away(told + MOVING_GRACE, |_| true);
 
     assert_eq!(presence.take_due().len(), 1);
+}
+
+#[test]
+fn an_agent_out_of_reach_that_came_and_was_put_off_is_waited_for_too() {
+    let (presence, begun) = (presence(&[]), Instant::now());
+    presence.moves(&agent("busy"), 7, 1, begun, true);
+    presence.settle_away(begun + MOVING_GRACE, |_| false);
+    assert_eq!(presence.take_due().len(), 1, "out of reach");
+    // Its relay is back, and so is the agent, at the end of the area's time.
+    let told = begun + 10 * MOVING_GRACE;
+    presence.puts_off(&agent("busy"), told);
+
+    presence.settle_away(told, |_| true);
+    assert!(presence.take_due().is_empty());
+    presence.settle_away(told + MOVING_GRACE, |_| true);
+
+    assert_eq!(told_of(&presence), [(7, true, false)]);
 }
 
 #[test]
