@@ -1,8 +1,9 @@
-//! Whose turn it is at the TLS handshake.
+//! Whose turn it is at the TLS handshake, or at the greeting that a relay brings.
 //!
-//! Promised: handshakes, with the greetings that follow them, take no more than a share of the processors, by what they
+//! Promised: handshakes, with the greetings that follow them, and the greetings of agents behind relays take no more than a
+//! share of the processors, by what they
 //! were measured to cost, so that calls are answered while a whole fleet comes back (see `turns` for who goes first).
-//! Whoever waits for [`WAIT_MAX`] is closed, not served. Absent: how many peers may be at it (see `handshakes`), who they
+//! Whoever waits for [`WAIT_MAX`] is closed, not served; behind a relay, it is told when to come back. Absent: how many peers may be at it (see `handshakes`), who they
 //! are, and what the store's own threads do for them (see `busy`).
 
 use std::future::poll_fn;
@@ -12,17 +13,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use proctor_runtime::PLACE_WAIT_MAX;
+use proctor_wire::BEFORE_TLS_MAX;
 use tokio::sync::{Notify, oneshot};
 
-use super::turns::{Origin, Queue};
+use super::turns::{Charge, Kind, Origin, Queue};
 use crate::metrics::LinkGauges;
 
-/// An agent gives up after ten seconds, and needs some of them for what follows.
-const WAIT_MAX: Duration = Duration::from_secs(4);
+/// An agent gives up after ten seconds, or six where it has others to try, and needs some of them for what follows.
+const WAIT_MAX: Duration = BEFORE_TLS_MAX.saturating_sub(PLACE_WAIT_MAX);
+/// Behind a relay, where it may have waited for four seconds already, of nine until its welcome.
+const RELAYED_WAIT_MAX: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
 pub(super) struct Admission {
-    queue: Mutex<Queue<oneshot::Sender<Duration>>>,
+    queue: Mutex<Queue<oneshot::Sender<Charge>>>,
     arrived: Notify,
     gauges: Arc<LinkGauges>,
 }
@@ -36,17 +41,21 @@ impl Admission {
     /// None where it did not come in time.
     pub(super) async fn turn(self: &Arc<Self>, origin: Origin) -> Option<Turn> {
         let (waiter, granted) = oneshot::channel();
+        let wait_max = match origin {
+            Origin::Direct { .. } => WAIT_MAX,
+            Origin::Relayed(_) => RELAYED_WAIT_MAX,
+        };
         let id = self.queue.lock().arrive(origin, Instant::now(), waiter);
         let _place = Place { admission: self, id };
         self.grant(Instant::now());
         self.arrived.notify_one();
-        let charged = tokio::time::timeout(WAIT_MAX, granted).await.ok()?.ok()?;
+        let charged = tokio::time::timeout(wait_max, granted).await.ok()?.ok()?;
         Some(Turn { admission: self.clone(), charged, took: Duration::ZERO, came_through: false })
     }
 
-    /// How long each greeting takes if they follow one another without a pause.
-    pub(super) fn interval(&self) -> Duration {
-        self.queue.lock().interval()
+    /// How long each greeting of a kind takes if they follow one another without a pause.
+    pub(super) fn interval(&self, kind: Kind) -> Duration {
+        self.queue.lock().interval(kind)
     }
 
     fn grant(&self, now: Instant) {
@@ -59,8 +68,8 @@ impl Admission {
         self.tell(&queue);
     }
 
-    fn tell(&self, queue: &Queue<oneshot::Sender<Duration>>) {
-        self.gauges.set(queue.len(), queue.cost);
+    fn tell(&self, queue: &Queue<oneshot::Sender<Charge>>) {
+        self.gauges.set(queue.len(), queue.cost(Kind::Direct));
     }
 
     /// Gives turns as they come free, until the server ends.
@@ -94,13 +103,13 @@ impl Drop for Place<'_> {
 #[derive(Debug)]
 pub(super) struct Turn {
     admission: Arc<Admission>,
-    charged: Duration,
+    charged: Charge,
     took: Duration,
     came_through: bool,
 }
 
 impl Turn {
-    /// The peer came through its handshake: what its greeting takes is what greetings cost. Of one that did not, it is
+    /// The peer came through its handshake, or its hello was by its key: what its greeting takes is what greetings cost. Of one that did not, it is
     /// only where it took longer than expected; strangers could make greetings seem cheap.
     pub(super) fn came_through(&mut self) {
         self.came_through = true;
@@ -123,8 +132,8 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let mut queue = self.admission.queue.lock();
         queue.spent(self.charged, self.took);
-        if self.came_through || self.took > self.charged {
-            queue.learn(self.took);
+        if self.came_through || self.took > self.charged.cost {
+            queue.learn(self.charged.kind, self.took);
         }
         self.admission.tell(&queue);
     }
@@ -138,7 +147,7 @@ mod tests {
     use super::*;
 
     fn stranger() -> Origin {
-        Origin { address: IpAddr::from([192, 0, 2, 1]), is_known: false }
+        Origin::Direct { address: IpAddr::from([192, 0, 2, 1]), is_known: false }
     }
 
     #[tokio::test(start_paused = true)]
@@ -152,10 +161,23 @@ mod tests {
         assert_eq!(admission.queue.lock().len(), 0);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_behind_a_relay_knows_before_its_relay_gives_it_up() {
+        let admission = Arc::new(Admission::new(Arc::default()));
+        admission.queue.lock().balance = -1e6;
+        let begun = tokio::time::Instant::now();
+
+        let turn = admission.turn(Origin::Relayed("r-1".parse().unwrap())).await;
+
+        assert!(turn.is_none());
+        assert!(begun.elapsed() < WAIT_MAX, "{:?}", begun.elapsed());
+        assert_eq!(admission.queue.lock().len(), 0);
+    }
+
     #[tokio::test]
     async fn a_turn_is_charged_with_what_it_took() {
         let admission = Arc::new(Admission::new(Arc::default()));
-        let cost = admission.queue.lock().cost;
+        let cost = admission.queue.lock().cost(Kind::Direct);
         let mut turn = admission.turn(stranger()).await.unwrap();
 
         let answer = turn.run(async { 7 }).await;
@@ -163,31 +185,33 @@ mod tests {
         drop(turn);
 
         assert_eq!(answer, 7);
-        assert_ne!(admission.queue.lock().cost, cost);
+        assert_ne!(admission.queue.lock().cost(Kind::Direct), cost);
     }
 
     #[tokio::test]
     async fn peers_that_leave_do_not_make_greetings_seem_cheap() {
         let admission = Arc::new(Admission::new(Arc::default()));
-        let cost = admission.queue.lock().cost;
+        let cost = admission.queue.lock().cost(Kind::Direct);
 
         for _ in 0..20 {
             drop(admission.turn(stranger()).await.unwrap());
         }
 
-        assert_eq!(admission.queue.lock().cost, cost);
+        assert_eq!(admission.queue.lock().cost(Kind::Direct), cost);
     }
 
     #[test]
     fn failed_handshakes_that_cost_more_than_expected_are_expected_to() {
         let admission = Arc::new(Admission::new(Arc::default()));
-        let turn = |took| Turn { admission: admission.clone(), charged: COST_FIRST, took, came_through: false };
+        let charged = Charge { kind: Kind::Relayed, cost: COST_FIRST };
+        let turn = |took| Turn { admission: admission.clone(), charged, took, came_through: false };
 
         drop(turn(5 * COST_FIRST));
-        let risen = admission.queue.lock().cost;
+        let cost = || admission.queue.lock().cost(Kind::Relayed);
+        let risen = cost();
         drop(turn(COST_FIRST / 5));
 
         assert!(risen > COST_FIRST);
-        assert_eq!(admission.queue.lock().cost, risen);
+        assert_eq!((cost(), admission.queue.lock().cost(Kind::Direct)), (risen, COST_FIRST));
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Promised: sessions that open at the same time are few enough for the store to answer them within a moment, and no
 //! more where it stalls and peers give up waiting for it. The others are told a time, drawn over a window that grows
-//! with those that were told before and are not due yet. A server that ends spreads its agents over the time that it
+//! with those that were told before and are not due yet; so are agents behind relays that have waited too long for their
+//! turn. A server that ends spreads its agents over the time that it
 //! needs to take them all back. Absent: peers before TLS, to whom nothing can be said that they could believe (see
 //! `admission`).
 
@@ -44,11 +45,9 @@ impl Default for State {
 }
 
 impl State {
-    /// When to come back, of one more that cannot be served now; no later than after `longest`.
-    fn book(&mut self, now: Instant, longest: Duration) -> Duration {
+    /// When to come back, of one more that cannot be served now and takes so long then; no later than after `longest`.
+    fn book(&mut self, now: Instant, interval: Duration, longest: Duration) -> Duration {
         let window_max = (longest * 2 / 3).max(WINDOW_MIN);
-        // So many at a time, each of which lasts so long.
-        let interval = self.took / OPENINGS_MAX;
         let booked_until = self.booked_until.map_or(now, |until| until.max(now)) + interval;
         let booked_until = booked_until.min(now + window_max);
         self.booked_until = Some(booked_until);
@@ -62,10 +61,17 @@ impl Busy {
     pub(super) fn open(self: &Arc<Self>, now: Instant, stay_away_max: Duration) -> Result<Opening, Duration> {
         let mut state = self.0.lock();
         if state.openings >= OPENINGS_MAX {
-            return Err(state.book(now, stay_away_max));
+            // So many at a time, each of which lasts so long.
+            let interval = state.took / OPENINGS_MAX;
+            return Err(state.book(now, interval, stay_away_max));
         }
         state.openings += 1;
         Ok(Opening { busy: self.clone(), begun: now })
+    }
+
+    /// When to come back, of one whose turn did not come; each turn takes `interval`.
+    pub(super) fn put_off(&self, now: Instant, interval: Duration, stay_away_max: Duration) -> Duration {
+        self.0.lock().book(now, interval, stay_away_max)
     }
 
     /// For one of so many sessions of a server that ends, which takes each of them back in `interval` and counts those
@@ -133,6 +139,15 @@ mod tests {
             let told: Vec<_> = (0..10_000).map(|_| busy.open(now, longest).unwrap_err()).collect();
             assert!(told.iter().all(|wait| *wait <= longest), "{longest:?}");
         }
+    }
+
+    #[test]
+    fn those_whose_turn_did_not_come_are_spread_over_the_turns_that_they_need() {
+        let (busy, now) = (Busy::default(), Instant::now());
+        let told: Vec<_> = (0..10_000).map(|_| busy.put_off(now, Duration::from_millis(1), STAY_AWAY_MAX)).collect();
+
+        assert!(told[..100].iter().all(|wait| *wait <= Duration::from_millis(1_500)));
+        assert!(told[9_900..].iter().all(|wait| (Duration::from_secs(4)..Duration::from_secs(16)).contains(wait)));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use proctor_model::{AgentId, BootId, RelayId};
 use proctor_pki::{HelloTerms, ReportCheck, SessionTerms, open_hello, random_bytes, signed_welcome};
-use proctor_runtime::{Greeting as Slot, Tasks, clock};
+use proctor_runtime::{Greeting as Slot, Tasks, chain, clock};
 use proctor_store::{SessionOpening, SessionRefusal, StoreError};
 use proctor_wire::{FromAgent, FromServer, ServerCodec, Streams, ends, framed};
 use rustls::pki_types::CertificateDer;
@@ -18,6 +18,7 @@ use rustls::pki_types::CertificateDer;
 use super::connection::Direct;
 use super::sender::Sender;
 use super::session::{Ended, Receiver, start};
+use super::turns::{Kind, Origin};
 use super::{Connection, Gateway, Guest, now};
 use crate::control::{ConnectionInfo, ControlError, Greeting, Session};
 use crate::pace::Pace;
@@ -27,7 +28,7 @@ const HELLO_LIMIT: Duration = Duration::from_secs(16);
 const NONCE_BYTES: usize = 32;
 
 /// Who presented a certificate.
-pub(super) struct Presented {
+struct Presented {
     agent: AgentId,
     key_fingerprint: String,
     /// Unix seconds.
@@ -43,7 +44,7 @@ impl Presented {
     }
 
     /// Of a certificate that was verified.
-    pub(super) fn of_certificate(agent: AgentId, certificate: CertificateDer<'static>) -> proctor_pki::Result<Self> {
+    fn of_certificate(agent: AgentId, certificate: CertificateDer<'static>) -> proctor_pki::Result<Self> {
         let key_fingerprint = proctor_pki::key_fingerprint_der(&certificate)?;
         let expires_at = proctor_pki::expires_at_der(&certificate).ok().map(|at| at.as_second());
         Ok(Self { agent, key_fingerprint, expires_at, certificate })
@@ -58,11 +59,11 @@ pub(super) struct Via {
 }
 
 /// An agent that has shown its certificate, and has not said a word.
-pub(super) struct Arrival {
-    pub(super) connection: Connection,
-    pub(super) presented: Presented,
-    pub(super) peer: SocketAddr,
-    pub(super) via: Option<Via>,
+struct Arrival {
+    connection: Connection,
+    presented: Presented,
+    peer: SocketAddr,
+    via: Option<Via>,
 }
 
 /// A session that the store has opened, and the connection that it is for.
@@ -82,7 +83,10 @@ async fn greeted(arrival: Arrival, slot: Option<&Slot>, gateway: &Gateway) -> Op
     let counters = connection.counters();
     // Whoever has a certificate that a relay has seen could begin a frame here: a large one only with a proof.
     let codec = if via.is_some() { ServerCodec::enrolment() } else { ServerCodec::new() };
-    let (sender, mut receiver) = ends(framed(connection, codec), counters);
+    let (mut sender, mut receiver) = ends(framed(connection, codec), counters);
+    if via.is_some() {
+        sender.wait_while_heard(&receiver);
+    }
     let mut sender = Sender::new(sender);
     match hello(&mut sender, &mut receiver, presented, via.as_ref(), slot, gateway).await {
         Ok((session, verified)) => return Some(Opened { session, verified, sender, receiver, peer, via }),
@@ -130,15 +134,65 @@ pub(super) async fn open_direct(tls: Direct, guest: Guest, gateway: Arc<Gateway>
     let arrival = Arrival { connection: Connection::Direct(Box::new(tls)), presented, peer, via: None };
     let opened = turn.run(Box::pin(greeted(arrival, Some(&greeting), &gateway))).await;
     if let Some(opened) = opened {
-        start(opened, Some(turn), gateway, tasks);
+        start(opened, turn, gateway, tasks);
     }
 }
 
-/// Of an agent behind a relay, which is paced as a whole.
-pub(super) async fn open_relayed(arrival: Arrival, gateway: Arc<Gateway>, tasks: Tasks) {
-    if let Some(opened) = Box::pin(greeted(arrival, None, &gateway)).await {
-        start(opened, None, gateway, tasks);
+/// An agent that a relay has brought, and of which nothing is verified.
+pub(super) struct Brought {
+    pub(super) connection: Connection,
+    pub(super) certificate: CertificateDer<'static>,
+    pub(super) peer: SocketAddr,
+    pub(super) via: Via,
+}
+
+/// Of an agent behind a relay: nothing is verified before its turn, which it has until it is welcomed.
+pub(super) async fn open_relayed(brought: Brought, gateway: Arc<Gateway>, tasks: Tasks) {
+    let Some(mut turn) = gateway.admission.turn(Origin::Relayed(brought.via.relay.clone())).await else {
+        gateway.control.metrics().admission("late");
+        return put_off(brought.connection, &gateway).await;
+    };
+    gateway.control.metrics().admission("admitted");
+    let opened = turn.run(Box::pin(greeted_behind_relay(brought, &gateway))).await;
+    if let Some(opened) = opened {
+        turn.came_through();
+        start(opened, turn, gateway, tasks);
     }
+}
+
+async fn greeted_behind_relay(brought: Brought, gateway: &Gateway) -> Option<Opened> {
+    let Brought { connection, certificate, peer, via } = brought;
+    let relay = &via.relay;
+    let agent = match gateway.agent_certificates.verify(&certificate, now()) {
+        Ok(agent) => agent,
+        Err(error) => {
+            tracing::debug!(%relay, error = %chain(&error), "a relay showed a certificate that is no agent's");
+            return None;
+        }
+    };
+    let presented = match Presented::of_certificate(agent, certificate) {
+        Ok(presented) => presented,
+        Err(error) => {
+            tracing::debug!(%relay, %error, "an agent's certificate cannot be read");
+            return None;
+        }
+    };
+    let arrival = Arrival { connection, presented, peer, via: Some(via) };
+    Box::pin(greeted(arrival, None, gateway)).await
+}
+
+/// Its turn did not come. Unlike before TLS there is somebody to tell: the relay has proved itself, and could keep the agent
+/// away by itself.
+async fn put_off(connection: Connection, gateway: &Gateway) {
+    let stay_away_max = Pace::of_fleet(gateway.control.agents_expected()).stay_away_max();
+    let interval = gateway.admission.interval(Kind::Relayed);
+    tell_busy(connection, gateway.busy.put_off(Instant::now(), interval, stay_away_max)).await;
+}
+
+async fn tell_busy(connection: Connection, retry_after: Duration) {
+    let counters = connection.counters();
+    let (sender, _receiver) = ends(framed(connection, ServerCodec::enrolment()), counters);
+    let _ = Sender::new(sender).send_plain(FromServer::Busy { retry_after }).await;
 }
 
 /// What the people who read the log of an agent can use; the rest is in the log of the server.
@@ -278,4 +332,30 @@ pub(super) async fn welcome(
     }
     sender.send_plain(welcome).await?;
     Ok(reports)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt;
+    use proctor_wire::{AgentCodec, Budgeted, Counted, FrameBudget, RelayFrame};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_agent_behind_a_relay_is_told_when_to_come_back_though_it_has_said_nothing() {
+        let (relay, server) = (Streams::new(1), Streams::new(1));
+        let agent = relay.open(Vec::new()).unwrap();
+        let stream = server.accept(1).unwrap().unwrap();
+        let connection = Connection::Relayed(Counted::new(Budgeted::new(stream, FrameBudget::new(1 << 20))));
+        let retry_after = Duration::from_secs(7);
+
+        tell_busy(connection, retry_after).await;
+
+        let frames: Vec<_> = std::iter::from_fn(|| server.poll_frame()).collect();
+        assert!(matches!(frames[..], [RelayFrame::Data { .. }, RelayFrame::Close { .. }]), "{frames:?}");
+        frames.into_iter().for_each(|frame| assert_eq!(relay.handle(frame).unwrap(), None));
+        let mut agent = framed(agent, AgentCodec::new());
+        assert_eq!(agent.next().await.unwrap().unwrap(), FromServer::Busy { retry_after });
+        assert!(agent.next().await.is_none());
+    }
 }

@@ -214,7 +214,7 @@ async fn admit_and_greet(
         return metrics.admission("left");
     }
     greeting.waits();
-    let origin = Origin { address: greeting.peer(), is_known: greeting.is_known() };
+    let origin = Origin::Direct { address: greeting.peer(), is_known: greeting.is_known() };
     let Some(turn) = gateway.admission.turn(origin).await else {
         metrics.admission("late");
         return tracing::debug!(%peer, "a peer waited too long for its handshake");

@@ -24,7 +24,8 @@ use uuid::Uuid;
 
 use super::connection::{Connection, Direct};
 use super::enrol::{CERTIFICATE_LIFETIME, Refused};
-use super::greeting::{self, Arrival, Presented, Via};
+use super::greeting::{self, Brought, Via};
+use super::session::GOODBYE_LIMIT;
 use super::{GREETING_LIMIT, Gateway, now};
 use crate::control::{ConnectedRelay, ControlError, RelayConnection};
 
@@ -322,26 +323,19 @@ impl Opener {
         let Ok(greeting) = self.greetings.clone().try_acquire_owned() else {
             return Ok(()); // dropped, and so closed
         };
-        let (gateway, tasks, peer) = (self.gateway.clone(), self.tasks.clone(), self.peer);
-        let connection = self.connection.clone();
-        let stream = Budgeted::new(stream, self.large_frames.clone());
+        let RelayConnection { relay, cloud, streams, .. } = &*self.connection;
+        let (relay, cloud, streams) = (relay.clone(), *cloud, streams.clone());
+        let stream = Counted::new(Budgeted::new(stream, self.large_frames.clone()));
+        streams.note_beats(number, &stream.counters());
+        let brought = Brought {
+            connection: Connection::Relayed(stream),
+            certificate: CertificateDer::from(certificate_der),
+            peer: self.peer,
+            via: Via { relay: relay.clone(), cloud, streams },
+        };
+        let (gateway, tasks) = (self.gateway.clone(), self.tasks.clone());
         self.tasks.spawn("relayed greeting", async move {
-            let certificate = CertificateDer::from(certificate_der);
-            let relay = connection.relay.clone();
-            let agent = match gateway.agent_certificates.verify(&certificate, now()) {
-                Ok(agent) => agent,
-                Err(error) => {
-                    return tracing::debug!(%relay, error = %chain(&error), "a relay showed a certificate that is no agent's");
-                }
-            };
-            let presented = match Presented::of_certificate(agent, certificate) {
-                Ok(presented) => presented,
-                Err(error) => return tracing::debug!(%relay, %error, "an agent's certificate cannot be read"),
-            };
-            let via = Via { relay: connection.relay.clone(), cloud: connection.cloud, streams: connection.streams.clone() };
-            let connection = Connection::Relayed(Counted::new(stream));
-            let arrival = Arrival { connection, presented, peer, via: Some(via) };
-            let greeting_of = Box::pin(greeting::open_relayed(arrival, gateway, tasks));
+            let greeting_of = Box::pin(greeting::open_relayed(brought, gateway, tasks));
             if tokio::time::timeout(GREETING_LIMIT, greeting_of).await.is_err() {
                 tracing::debug!(%relay, "an agent behind a relay did not finish its greeting in time");
             }

@@ -15,12 +15,13 @@ use proctor_wire::{
 use super::enrol::CERTIFICATE_LIFETIME;
 use super::greeting::{Opened, Verified, welcome};
 use super::sender::Sender;
+use super::turns::Kind;
 use super::{Connection, Gateway, Turn, now};
 use crate::control::{Asked, Control, ControlError, Question, Reply, Session};
 use crate::pace::Pace;
 
 /// For the last word of a server that ends.
-const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
+pub(super) const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
 /// Operations sent before the socket is asked again whether it can take more.
 const DELIVERIES_MAX: usize = 256;
 const ASSIGNMENTS_MAX: usize = 256;
@@ -91,7 +92,7 @@ impl From<Lost> for Ended {
 pub(super) type Receiver = Incoming<Connection, FromAgent, FromServer>;
 
 /// Not async: a greeting that is cancelled before its task is there would leave a session that nobody ends.
-pub(super) fn start(opened: Opened, turn: Option<Turn>, gateway: Arc<Gateway>, tasks: Tasks) {
+pub(super) fn start(opened: Opened, turn: Turn, gateway: Arc<Gateway>, tasks: Tasks) {
     let Opened { session, verified, mut sender, receiver, peer, via } = opened;
     let agent = session.agent().clone();
     gateway.greetings.know([peer.ip()]);
@@ -108,8 +109,9 @@ pub(super) fn start(opened: Opened, turn: Option<Turn>, gateway: Arc<Gateway>, t
         let control = &gateway.control;
         let Some(Err(ended)) = ended else {
             // It is the server that is gone, not the agent.
-            let (sessions, interval) = (control.session_count(), gateway.admission.interval());
-            let retry_after = gateway.busy.after_restart(sessions, interval, control.return_grace());
+            let interval = gateway.admission.interval(if via.is_some() { Kind::Relayed } else { Kind::Direct });
+            let retry_after =
+                gateway.busy.after_restart(control.session_count(), interval, control.return_grace());
             let goodbye = Box::pin(sender.send_plain(FromServer::Busy { retry_after }));
             let _ = tokio::time::timeout(GOODBYE_LIMIT, goodbye).await;
             return;
@@ -142,15 +144,12 @@ async fn carry(
     sender: &mut Sender,
     mut receiver: Receiver,
     verified: Option<Verified>,
-    turn: Option<Turn>,
+    mut turn: Turn,
 ) -> Result<(), Ended> {
     let is_relayed = session.relay_cloud().is_some();
     let pace = if is_relayed { Pace::through_relay() } else { Pace::of_fleet(gateway.control.agents_expected()) };
-    let welcoming = Box::pin(welcome(gateway, session, sender, pace, verified));
-    let reports = match turn {
-        Some(mut turn) => turn.run(welcoming).await?,
-        None => welcoming.await?,
-    };
+    let reports = turn.run(Box::pin(welcome(gateway, session, sender, pace, verified))).await?;
+    drop(turn);
     let (replies, to_reply) = tokio::sync::mpsc::channel(REPLIES_MAX);
     let mut reader = Reader { gateway, session, replies, reports, unstored: Vec::new() };
     tokio::select! {

@@ -1,16 +1,21 @@
-//! Who goes next at the TLS handshake, and when: the queue alone, without sockets or tasks.
+//! Who goes next at its greeting, and when: the queue alone, without sockets or tasks.
 //!
-//! Promised: no more than [`CPU_SHARE`] of the processors is given out, by what greetings were measured to cost. The newest
-//! peer goes first: the one that has waited longest is the likeliest to have given up. Peers of known addresses go before
-//! others, which still get one turn in [`OTHERS_EVERY`]. Of one address only a few count as either in a while; the rest of
+//! Promised: no more than [`CPU_SHARE`] of the processors is given out, by what greetings were measured to cost, those of
+//! peers and those of agents behind relays apart. The newest peer goes first: the one that has waited longest is the
+//! likeliest to have given up. Peers of known addresses and agents behind relays alternate, relay after relay, so that
+//! however many agents one of them brings, it takes the turns of nobody else; of one relay, who came first goes first,
+//! because few of them wait here and the others at the relay. Both go before other peers, which still get one turn in
+//! [`OTHERS_EVERY`]. Of one address only a few count as either in a while; the rest of
 //! them go after everybody else, with one turn in [`OTHERS_EVERY`] of the others', so that no address takes the turns of
 //! another. Absent: how long a peer waits (see `admission`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::num::NonZero;
+use std::ops::Bound;
 use std::time::{Duration, Instant};
 
+use proctor_model::RelayId;
 use proctor_runtime::{KNOWN_ADDRESSES_MAX, share_of};
 
 /// Of all processors.
@@ -40,6 +45,8 @@ const OTHERS_MAX: usize = 16_384;
 enum Rank {
     /// Of a known address that came seldom lately.
     Known,
+    /// Behind a relay.
+    Relayed,
     /// Of another one.
     Other,
     /// Of one that came often: a flood, or many agents behind one address.
@@ -48,22 +55,84 @@ enum Rank {
 
 impl Rank {
     /// Who goes, in the turn with this number: the first of these that somebody waits in.
-    fn order(turn: u64) -> [Self; 3] {
+    fn order(turn: u64) -> [Self; 4] {
+        let round = turn / OTHERS_EVERY;
         let (is_others, is_crowds) =
-            ((turn + 1).is_multiple_of(OTHERS_EVERY), (turn / OTHERS_EVERY + 1).is_multiple_of(OTHERS_EVERY));
+            ((turn + 1).is_multiple_of(OTHERS_EVERY), (round + 1).is_multiple_of(OTHERS_EVERY));
+        // Of the turns that are not for others there is an odd number in a round.
+        let is_relays = !(round + turn).is_multiple_of(2);
+        let [first, second] = if is_relays { [Self::Relayed, Self::Known] } else { [Self::Known, Self::Relayed] };
         match (is_others, is_crowds) {
-            (false, _) => [Self::Known, Self::Other, Self::Crowd],
-            (true, false) => [Self::Other, Self::Crowd, Self::Known],
-            (true, true) => [Self::Crowd, Self::Other, Self::Known],
+            (false, _) => [first, second, Self::Other, Self::Crowd],
+            (true, false) => [Self::Other, Self::Crowd, first, second],
+            (true, true) => [Self::Crowd, Self::Other, first, second],
         }
     }
 }
 
 /// Where a peer comes from.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Origin {
-    pub(super) address: IpAddr,
-    pub(super) is_known: bool,
+#[derive(Clone, Debug)]
+pub(super) enum Origin {
+    Direct { address: IpAddr, is_known: bool },
+    Relayed(RelayId),
+}
+
+/// What a greeting consists of, and so what it costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A TLS handshake first.
+    Direct,
+    /// A certificate and a signed hello to be verified; TLS ends at the relay.
+    Relayed,
+}
+
+/// What a turn was charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Charge {
+    pub(super) kind: Kind,
+    pub(super) cost: Duration,
+}
+
+/// Agents behind relays that wait.
+#[derive(Debug)]
+struct OfRelays<W> {
+    /// Those with somebody that waits.
+    waiting: BTreeMap<RelayId, BTreeMap<u64, W>>,
+    /// Whose turn was last.
+    last: Option<RelayId>,
+}
+
+impl<W> OfRelays<W> {
+    fn arrive(&mut self, relay: RelayId, id: u64, waiter: W) {
+        self.waiting.entry(relay).or_default().insert(id, waiter);
+    }
+
+    fn leave(&mut self, id: u64) {
+        self.waiting.retain(|_, waiting| {
+            waiting.remove(&id);
+            !waiting.is_empty()
+        });
+    }
+
+    fn len(&self) -> usize {
+        self.waiting.values().map(BTreeMap::len).sum()
+    }
+
+    /// The first of the relay whose turn it is.
+    fn take(&mut self) -> Option<W> {
+        let after = self.last.as_ref().and_then(|last| {
+            let later = (Bound::Excluded(last), Bound::Unbounded);
+            self.waiting.range::<RelayId, _>(later).next()
+        });
+        let relay = after.or_else(|| self.waiting.first_key_value())?.0.clone();
+        let waiting = self.waiting.get_mut(&relay)?;
+        let (_, waiter) = waiting.pop_first()?;
+        if waiting.is_empty() {
+            self.waiting.remove(&relay);
+        }
+        self.last = Some(relay);
+        Some(waiter)
+    }
 }
 
 /// Which addresses had peers that went before the crowd lately.
@@ -103,8 +172,9 @@ impl Shares {
 /// Who waits, and what may be spent; `W` is how a peer is told of its turn.
 #[derive(Debug)]
 pub(super) struct Queue<W> {
-    /// By rank.
-    waiting: [BTreeMap<u64, W>; 3],
+    /// By rank; the place of agents behind relays is empty.
+    waiting: [BTreeMap<u64, W>; 4],
+    of_relays: OfRelays<W>,
     of_known: Shares,
     of_others: Shares,
     next: u64,
@@ -114,13 +184,15 @@ pub(super) struct Queue<W> {
     /// Seconds of processor time that are there; negative where more was spent.
     pub(super) balance: f64,
     filled_at: Instant,
-    pub(super) cost: Duration,
+    /// By kind.
+    costs: [Duration; 2],
 }
 
 impl<W> Queue<W> {
     pub(super) fn new(processors: NonZero<usize>, now: Instant) -> Self {
         Self {
-            waiting: [const { BTreeMap::new() }; 3],
+            waiting: [const { BTreeMap::new() }; 4],
+            of_relays: OfRelays { waiting: BTreeMap::new(), last: None },
             of_known: Shares::new(KNOWN_ADDRESSES_MAX, now),
             of_others: Shares::new(OTHERS_MAX, now),
             next: 0,
@@ -128,19 +200,26 @@ impl<W> Queue<W> {
             gain: CPU_SHARE * f64::from(u32::try_from(processors.get()).unwrap_or(u32::MAX)),
             balance: BURST.as_secs_f64(),
             filled_at: now,
-            cost: COST_FIRST,
+            costs: [COST_FIRST; 2],
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.waiting.iter().map(BTreeMap::len).sum()
+        self.waiting.iter().map(BTreeMap::len).sum::<usize>() + self.of_relays.len()
     }
 
     pub(super) fn arrive(&mut self, origin: Origin, now: Instant, waiter: W) -> u64 {
         self.next += 1;
-        let rank = if origin.is_known && self.of_known.take(origin.address, now) {
+        let (address, is_known) = match origin {
+            Origin::Direct { address, is_known } => (address, is_known),
+            Origin::Relayed(relay) => {
+                self.of_relays.arrive(relay, self.next, waiter);
+                return self.next;
+            }
+        };
+        let rank = if is_known && self.of_known.take(address, now) {
             Rank::Known
-        } else if self.of_others.take(share_of(origin.address), now) {
+        } else if self.of_others.take(share_of(address), now) {
             Rank::Other
         } else {
             Rank::Crowd
@@ -151,8 +230,11 @@ impl<W> Queue<W> {
 
     pub(super) fn leave(&mut self, id: u64) {
         for waiting in &mut self.waiting {
-            waiting.remove(&id);
+            if waiting.remove(&id).is_some() {
+                return;
+            }
         }
+        self.of_relays.leave(id);
     }
 
     fn fill(&mut self, now: Instant) {
@@ -161,16 +243,26 @@ impl<W> Queue<W> {
         self.filled_at = self.filled_at.max(now);
     }
 
-    /// The newest that may go now, with what it is charged.
-    pub(super) fn take(&mut self, now: Instant) -> Option<(W, Duration)> {
+    fn next_of(&mut self, rank: Rank) -> Option<(Kind, W)> {
+        match rank {
+            Rank::Relayed => self.of_relays.take().map(|waiter| (Kind::Relayed, waiter)),
+            Rank::Known | Rank::Other | Rank::Crowd => {
+                self.waiting[rank as usize].pop_last().map(|(_, waiter)| (Kind::Direct, waiter))
+            }
+        }
+    }
+
+    /// The one that may go now, with what it is charged.
+    pub(super) fn take(&mut self, now: Instant) -> Option<(W, Charge)> {
         self.fill(now);
         if self.balance < 0.0 {
             return None;
         }
-        let (_, waiter) = Rank::order(self.turns).iter().find_map(|rank| self.waiting[*rank as usize].pop_last())?;
+        let (kind, waiter) = Rank::order(self.turns).into_iter().find_map(|rank| self.next_of(rank))?;
         self.turns += 1;
-        self.balance -= self.cost.as_secs_f64();
-        Some((waiter, self.cost))
+        let cost = self.cost(kind);
+        self.balance -= cost.as_secs_f64();
+        Some((waiter, Charge { kind, cost }))
     }
 
     /// When the next one may go; None where nobody waits.
@@ -180,25 +272,30 @@ impl<W> Queue<W> {
     }
 
     /// One that was charged is over; it took this much.
-    pub(super) fn spent(&mut self, charged: Duration, took: Duration) {
+    pub(super) fn spent(&mut self, charged: Charge, took: Duration) {
         let took = took.clamp(COST_MIN, COST_MAX);
-        let balance = self.balance + charged.as_secs_f64() - took.as_secs_f64();
+        let balance = self.balance + charged.cost.as_secs_f64() - took.as_secs_f64();
         self.balance = balance.max(-DEBT_MAX.as_secs_f64());
     }
 
-    /// A greeting takes this much: the next ones are charged accordingly.
-    pub(super) fn learn(&mut self, took: Duration) {
-        self.cost = (self.cost * (COST_MEMORY - 1) + took.clamp(COST_MIN, COST_MAX)) / COST_MEMORY;
+    pub(super) fn cost(&self, kind: Kind) -> Duration {
+        self.costs[kind as usize]
+    }
+
+    /// A greeting takes this much: the next ones of its kind are charged accordingly.
+    pub(super) fn learn(&mut self, kind: Kind, took: Duration) {
+        let cost = &mut self.costs[kind as usize];
+        *cost = (*cost * (COST_MEMORY - 1) + took.clamp(COST_MIN, COST_MAX)) / COST_MEMORY;
     }
 
     /// It never began.
-    pub(super) fn give_back(&mut self, charged: Duration) {
-        self.balance += charged.as_secs_f64();
+    pub(super) fn give_back(&mut self, charged: Charge) {
+        self.balance += charged.cost.as_secs_f64();
     }
 
-    /// How long each takes if they follow one another without a pause.
-    pub(super) fn interval(&self) -> Duration {
-        self.cost.div_f64(self.gain)
+    /// How long each of a kind takes if they follow one another without a pause.
+    pub(super) fn interval(&self, kind: Kind) -> Duration {
+        self.cost(kind).div_f64(self.gain)
     }
 }
 
@@ -220,11 +317,15 @@ mod tests {
     }
 
     fn known(number: u32) -> Origin {
-        Origin { address: address(number), is_known: true }
+        Origin::Direct { address: address(number), is_known: true }
     }
 
     fn other(number: u32) -> Origin {
-        Origin { address: address(number), is_known: false }
+        Origin::Direct { address: address(number), is_known: false }
+    }
+
+    fn relayed(relay: &str) -> Origin {
+        Origin::Relayed(relay.parse().unwrap())
     }
 
     /// Takes turns, each of which costs so much, until it is `until`.
@@ -234,7 +335,7 @@ mod tests {
             while let Some((waiter, charged)) = queue.take(now) {
                 taken.push(waiter);
                 queue.spent(charged, cost);
-                queue.learn(cost);
+                queue.learn(charged.kind, cost);
             }
             let Some(next_at) = queue.next_at() else { break };
             now = next_at.max(now + Duration::from_nanos(1));
@@ -297,12 +398,16 @@ mod tests {
             let (mut queue, mut now, mut spent) = (queue(begun), begun, Duration::ZERO);
             for (number, (pause_ms, is_known, cost_us)) in (0..).zip(&arrivals) {
                 now += Duration::from_millis(*pause_ms);
-                queue.arrive(Origin { address: address(number), is_known: *is_known }, now, number);
+                let origin = match number % 3 {
+                    0 => Origin::Relayed(format!("r-{}", number % 5).parse().unwrap()),
+                    _ => Origin::Direct { address: address(number), is_known: *is_known },
+                };
+                queue.arrive(origin, now, number);
                 while let Some((waiter, charged)) = queue.take(now) {
                     prop_assert!(waiter <= number);
                     let cost = Duration::from_micros(*cost_us);
                     queue.spent(charged, cost);
-                    queue.learn(cost);
+                    queue.learn(charged.kind, cost);
                     spent += cost;
                 }
                 let allowed = (now - begun).as_secs_f64() * queue.gain + (BURST + COST_MAX).as_secs_f64();
@@ -312,7 +417,7 @@ mod tests {
     }
 
     /// How long an agent waits for its turn while the peers of another address are always newer.
-    fn waits_in_a_flood(flood: Origin, agent: Origin) -> Duration {
+    fn waits_in_a_flood(flood: &Origin, agent: &Origin) -> Duration {
         let begun = Instant::now();
         let mut queue = queue(begun);
         // A turn every 2 ms, and two peers of the flood.
@@ -320,11 +425,11 @@ mod tests {
         let (of_flood, of_agent, arrives_in) = (0, 1, 3000);
         for step in 0_u32..6000 {
             let now = begun + step * cost;
-            queue.arrive(flood, now, of_flood);
+            queue.arrive(flood.clone(), now, of_flood);
             if step == arrives_in {
-                queue.arrive(agent, now, of_agent);
+                queue.arrive(agent.clone(), now, of_agent);
             }
-            queue.arrive(flood, now, of_flood);
+            queue.arrive(flood.clone(), now, of_flood);
             while let Some((waiter, charged)) = queue.take(now) {
                 queue.spent(charged, cost);
                 if waiter == of_agent {
@@ -336,10 +441,10 @@ mod tests {
     }
 
     #[test]
-    fn no_address_takes_the_turns_of_another() {
-        for flood in [known(1), other(1)] {
-            for agent in [known(2), other(2)] {
-                let waited = waits_in_a_flood(flood, agent);
+    fn no_address_and_no_relay_takes_the_turns_of_another() {
+        for flood in [known(1), other(1), relayed("r-1")] {
+            for agent in [known(2), other(2), relayed("r-2")] {
+                let waited = waits_in_a_flood(&flood, &agent);
                 assert!(waited < Duration::from_millis(100), "{agent:?} waits for {waited:?} in a flood of {flood:?}");
             }
         }
@@ -349,7 +454,7 @@ mod tests {
     fn addresses_of_one_network_are_one_as_a_stranger_can_have_all_of_them() {
         let now = Instant::now();
         let mut queue = queue(now);
-        let of_network = |number: u128| Origin {
+        let of_network = |number: u128| Origin::Direct {
             address: IpAddr::from(((0x2001_0db8_u128) << 96 | number).to_be_bytes()),
             is_known: false,
         };
@@ -358,25 +463,67 @@ mod tests {
             queue.arrive(of_network(number), now, 0);
         }
 
-        assert_eq!(queue.waiting.map(|waiting| waiting.len()), [0, SHARE_MAX, 100 - SHARE_MAX]);
+        assert_eq!(queue.waiting.map(|waiting| waiting.len()), [0, 0, SHARE_MAX, 100 - SHARE_MAX]);
     }
 
     #[test]
     fn whoever_waits_has_turns_whatever_comes_before_it() {
         let now = Instant::now();
         let mut queue = queue(now);
-        let crowd = other(u32::MAX);
-        (0..SHARE_MAX).for_each(|_| assert!(queue.of_others.take(crowd.address, now)));
+        (0..SHARE_MAX).for_each(|_| assert!(queue.of_others.take(address(u32::MAX), now)));
         for number in 0..1000 {
             queue.arrive(known(number), now, 0);
             queue.arrive(other(number), now, 1);
-            queue.arrive(crowd, now, 2);
+            queue.arrive(other(u32::MAX), now, 2);
+            queue.arrive(relayed("r-1"), now, 3);
         }
 
         let taken = run(&mut queue, now, now + SECOND, COST_FIRST);
 
-        let turns = [0, 1, 2].map(|rank| taken[..160].iter().filter(|waiter| **waiter == rank).count());
-        assert_eq!(turns, [120, 30, 10]);
+        let turns = [0, 3, 1, 2].map(|rank| taken[..160].iter().filter(|waiter| **waiter == rank).count());
+        assert_eq!(turns, [60, 60, 30, 10]);
+    }
+
+    #[test]
+    fn relays_take_turns_however_many_agents_each_brings() {
+        let now = Instant::now();
+        let mut queue = queue(now);
+        (0..1000).for_each(|waiter| {
+            queue.arrive(relayed("large"), now, waiter);
+        });
+        let left = queue.arrive(relayed("small"), now, 3000);
+        (0..3).for_each(|waiter| {
+            queue.arrive(relayed("small"), now, 2000 + waiter);
+        });
+        queue.leave(left);
+
+        let taken = run(&mut queue, now, now + SECOND, COST_FIRST);
+
+        assert_eq!(taken[..8], [0, 2000, 1, 2001, 2, 2002, 3, 4], "and of one relay, who came first");
+        assert_eq!((taken.len(), queue.len()), (1003, 0));
+    }
+
+    #[test]
+    fn agents_behind_relays_are_charged_what_they_cost_themselves() {
+        let now = Instant::now();
+        let mut queue = queue(now);
+        for waiter in 0..200 {
+            queue.arrive(relayed("r-1"), now, waiter);
+            queue.arrive(known(waiter), now, waiter);
+        }
+        let (cheap, dear) = (COST_FIRST / 4, 4 * COST_FIRST);
+        let mut at = now;
+        while queue.len() > 0 {
+            while let Some((_, charged)) = queue.take(at) {
+                let took = if charged.kind == Kind::Relayed { cheap } else { dear };
+                queue.spent(charged, took);
+                queue.learn(charged.kind, took);
+            }
+            at += Duration::from_millis(1);
+        }
+
+        assert!(queue.cost(Kind::Relayed) < cheap * 11 / 10, "{:?}", queue.cost(Kind::Relayed));
+        assert!(queue.cost(Kind::Direct) > dear * 9 / 10, "{:?}", queue.cost(Kind::Direct));
     }
 
     #[test]
@@ -424,11 +571,11 @@ mod tests {
     fn what_began_together_and_cost_more_than_expected_keeps_nobody_waiting_for_long() {
         let now = Instant::now();
         let mut queue = queue(now);
-        queue.cost = COST_MIN;
+        queue.costs = [COST_MIN; 2];
         (0..2_000).for_each(|waiter| {
             queue.arrive(other(waiter), now, waiter);
         });
-        let began: Vec<Duration> = std::iter::from_fn(|| queue.take(now)).map(|(_, charged)| charged).collect();
+        let began: Vec<Charge> = std::iter::from_fn(|| queue.take(now)).map(|(_, charged)| charged).collect();
         assert!(began.len() > 500, "a burst of what seemed to be cheap");
 
         began.into_iter().for_each(|charged| queue.spent(charged, SECOND));
