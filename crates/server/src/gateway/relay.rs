@@ -44,6 +44,8 @@ const LARGE_FRAMES_BYTES_MAX: usize = 128 * 1024 * 1024;
 const RENEW_PERIOD_MIN: Duration = Duration::from_secs(60);
 /// Answers to a relay itself; what does not fit is asked again.
 const REPLIES_MAX: usize = 4;
+/// For the last words of all sessions on a connection, when the server ends: each has [`GOODBYE_LIMIT`] to say its own.
+const GOODBYES_LIMIT: Duration = GOODBYE_LIMIT.saturating_mul(2);
 
 type Frames = Outgoing<Direct, RelayFrame, RelayFrame>;
 type Arrivals = Incoming<Direct, RelayFrame, RelayFrame>;
@@ -155,10 +157,18 @@ pub(super) async fn open(tls: Direct, peer: SocketAddr, slot: &Greeting, gateway
     let of_tasks = tasks.clone();
     tasks.spawn_to_end("relay connection", async move {
         let carried = Box::pin(carry(&gateway, &connection, &key, peer, frames, arrivals, &of_tasks));
-        let ended = shutdown.run_until_cancelled(carried).await;
-        let Some(Err(ended)) = ended else {
-            return; // the server ends: it is the server that is gone, not the relay
+        let goodbyes = async {
+            shutdown.cancelled().await;
+            tokio::time::sleep(GOODBYES_LIMIT).await;
         };
+        let ended = tokio::select! {
+            ended = carried => ended,
+            () = goodbyes => Ok(()),
+        };
+        let Err(ended) = ended else { return };
+        if shutdown.is_cancelled() {
+            return; // it is the server that is gone, not the relay
+        }
         let agents = connection.streams.count();
         tracing::warn!(%relay, cloud = connection.cloud, agents, why = %chain(&ended), "a relay is gone");
         gateway.control.relay_disconnected(connection, &key).await;
@@ -205,6 +215,7 @@ async fn may_connect(
     }
 }
 
+/// Until the connection ends; returns where the server does, and the sessions on it have said their last word.
 async fn carry(
     gateway: &Arc<Gateway>,
     connection: &ConnectedRelay,
@@ -259,8 +270,11 @@ async fn carry(
             }
         }
     };
+    let shutdown = tasks.shutdown();
     let talk = async {
         loop {
+            // Before the streams are looked at: what they have to say is there before they are left.
+            let is_over = shutdown.is_cancelled() && streams.count() == 0;
             while let Ok(reply) = to_reply.try_recv() {
                 frames.feed(reply).await?;
             }
@@ -271,8 +285,12 @@ async fn carry(
                 }
                 None => frames.flush().await?,
             }
+            if is_over {
+                return Ok(());
+            }
             tokio::select! {
                 () = streams.woken() => {}
+                () = shutdown.cancelled(), if !shutdown.is_cancelled() => {}
                 Some(reply) = to_reply.recv() => frames.feed(reply).await?,
             }
         }

@@ -107,7 +107,9 @@ pub(super) fn start(opened: Opened, turn: Turn, gateway: Arc<Gateway>, tasks: Ta
         let ended = shutdown.run_until_cancelled(guarded).await;
         let ended = ended.map(|ended| ended.unwrap_or(Err(Ended::Panicked)));
         let control = &gateway.control;
-        let Some(Err(ended)) = ended else {
+        // Control refuses what a session asks for when the server ends, perhaps before the session knows of it.
+        let is_server_gone = |ended: &Ended| shutdown.is_cancelled() && !matches!(ended, Ended::Dismissed(_));
+        let Some(ended) = ended.and_then(Result::err).filter(|ended| !is_server_gone(ended)) else {
             // It is the server that is gone, not the agent.
             let interval = gateway.admission.interval(if via.is_some() { Kind::Relayed } else { Kind::Direct });
             let retry_after =

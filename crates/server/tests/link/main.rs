@@ -7,6 +7,8 @@ mod fan_out;
 mod flood;
 mod identity;
 mod relay;
+mod relay_storm;
+mod relay_support;
 mod signed;
 mod storm;
 mod support;
