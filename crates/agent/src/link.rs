@@ -3,6 +3,7 @@
 //! Promised: of a control plane that signs, nothing unsigned reaches the driver but what anybody may say (a beat, a
 //! refusal, "busy"). The first message that does not verify ends the session, and the driver tells of it in an event.
 
+mod queue;
 mod waits;
 
 use std::collections::HashMap;
@@ -41,6 +42,7 @@ use crate::report_sender::{NotSent, ReportSender, Sealing};
 use crate::trust::{self, Trust};
 use crate::upgrade::{Told, UpgradeInbox};
 use crate::{AgentError, Options};
+use queue::{Queue, send_next};
 use waits::{Reached, Waits};
 
 /// For the greeting of a relay, which may have to wait for its turn.
@@ -499,23 +501,18 @@ impl Link {
         let mut beats = tokio::time::interval(beat);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut renewals = tokio::time::interval(RENEW_PERIOD);
+        let mut queue = Queue::default();
         loop {
-            let message = tokio::select! {
-                Some(message) = messages.recv() => Some(message),
-                // The driver says it: a link that lives on without it must not look like an agent.
-                _ = beats.tick() => {
-                    let _ = self.inbox.try_send(Input::Beat);
-                    None
-                }
-                _ = renewals.tick() => self.renewal(),
-            };
-            let Some(message) = message else { continue };
-            sender.feed(message).await?;
-            // What else waits goes into the same flush.
-            while let Ok(message) = messages.try_recv() {
-                sender.feed(message).await?;
+            // The driver says it: a link that lives on without it must not look like an agent.
+            let tell_beat = || drop(self.inbox.try_send(Input::Beat));
+            send_next(&mut sender, &mut queue, &mut messages).await?;
+            tokio::select! {
+                biased;
+                _ = beats.tick() => tell_beat(),
+                _ = renewals.tick() => queue.extend(self.renewal()),
+                Some(message) = messages.recv(), if queue.has_room() => queue.push(message),
+                () = std::future::ready(()), if !queue.is_empty() => {}
             }
-            sender.flush().await?;
         }
     }
 
