@@ -1,8 +1,9 @@
 //! In which order what waits for the link goes out.
 //!
 //! Promised: what keeps the session and its work going is sent first, then outcomes, then events and what processes do,
-//! and last what is large; each of these in the order in which it came. Whoever waits gets one turn in [`LAST_EVERY`],
-//! however much of the others there is. Holds no more than [`QUEUE_MAX`] messages. Absent: frames and signatures (see
+//! and last the answers to questions, which are large; each of these in the order in which it came. No outcome overtakes
+//! another: each says whether its process is managed, and the last word counts. Of [`LAST_EVERY`] turns one goes to
+//! those that are not first, in turn. Holds no more than [`QUEUE_MAX`] messages. Absent: frames and signatures (see
 //! `report_sender`). A message is sent whole, and whatever comes later waits for it.
 
 use std::collections::VecDeque;
@@ -16,11 +17,11 @@ use crate::report_sender::{NotSent, ReportSender};
 
 /// More wait with the driver.
 const QUEUE_MAX: usize = 256;
-/// An outcome that carries more than this waits for those that carry less.
+/// An outcome that carries more than this may take long.
 const SMALL_BYTES_MAX: usize = 2 * 1024;
 /// A report of more processes or events than this may take long.
 const SMALL_ITEMS_MAX: usize = 16;
-/// So many messages bring one turn for what is last.
+/// So many messages bring one turn for what is not first.
 const LAST_EVERY: u32 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,9 +49,9 @@ impl Class {
             | FromAgent::Hello { .. }
             | FromAgent::Signed(_)
             | FromAgent::Unknown => Self::Control,
-            FromAgent::Outcome { outcome, .. } if is_small(outcome) => Self::Outcome,
+            FromAgent::Outcome { .. } => Self::Outcome,
             FromAgent::Observed { .. } | FromAgent::Events { .. } => Self::Status,
-            FromAgent::Outcome { .. } | FromAgent::UsageHistory { .. } | FromAgent::LogTail { .. } => Self::Output,
+            FromAgent::UsageHistory { .. } | FromAgent::LogTail { .. } => Self::Output,
         }
     }
 }
@@ -62,6 +63,9 @@ fn may_take_long(message: &FromAgent) -> bool {
     }
     if let FromAgent::Events { events } = message {
         return events.len() > SMALL_ITEMS_MAX;
+    }
+    if let FromAgent::Outcome { outcome, .. } = message {
+        return !is_small(outcome);
     }
     Class::of(message) == Class::Output
 }
@@ -99,7 +103,9 @@ impl Queue {
         self.turns = self.turns.wrapping_add(1);
         let mut classes = Class::FIRST_TO_LAST;
         if self.turns.is_multiple_of(LAST_EVERY) {
-            classes.reverse();
+            // The last, the last but one, the last but two, and so on.
+            let others = classes.len() - 1;
+            classes.rotate_right(1 + (self.turns / LAST_EVERY) as usize % others);
         }
         classes.into_iter().find_map(|class| self.waiting[class as usize].pop_front())
     }
@@ -133,7 +139,7 @@ pub(super) async fn send_next<S: AsyncRead + AsyncWrite + Unpin>(
 #[cfg(test)]
 mod tests {
     use futures::StreamExt;
-    use proctor_model::{OperationId, TaskId};
+    use proctor_model::{OperationId, TaskId, UsageHistory};
     use proctor_wire::{AgentCodec, Counted, ServerCodec, ends, framed};
 
     use super::*;
@@ -147,29 +153,40 @@ mod tests {
         std::iter::from_fn(|| queue.pop()).collect()
     }
 
-    #[test]
-    fn what_matters_goes_first_and_each_kind_in_its_order() {
-        let (large, status) = (8 * 1024, || FromAgent::Observed { observations: Vec::new() });
-        let mut queue = Queue::default();
-        for message in [outcome(0, large), status(), outcome(1, 0), outcome(2, large), outcome(3, 1), FromAgent::Beat] {
-            queue.push(message);
-        }
+    fn answer(request: u64) -> FromAgent {
+        FromAgent::UsageHistory { request, history: UsageHistory::default() }
+    }
 
-        let expected = [FromAgent::Beat, outcome(1, 0), outcome(3, 1), status(), outcome(0, large), outcome(2, large)];
-        assert_eq!(all(&mut queue), expected);
+    fn status() -> FromAgent {
+        FromAgent::Observed { observations: Vec::new() }
     }
 
     #[test]
-    fn what_is_large_has_its_turns_too() {
+    fn what_matters_goes_first_and_each_kind_in_its_order() {
+        let large = 8 * 1024;
         let mut queue = Queue::default();
-        queue.push(outcome(0, 8 * 1024));
+        for message in [answer(0), status(), outcome(0, large), outcome(1, 0), answer(1), FromAgent::Beat] {
+            queue.push(message);
+        }
 
-        let sent = (0..2 * LAST_EVERY).position(|_| {
+        let expected = [FromAgent::Beat, outcome(0, large), outcome(1, 0), status(), answer(0), answer(1)];
+        assert_eq!(all(&mut queue), expected, "a later outcome never overtakes an earlier one");
+    }
+
+    #[test]
+    fn everybody_has_a_turn_however_much_of_the_others_there_is() {
+        let mut queue = Queue::default();
+        for message in [answer(0), status(), outcome(0, 0)] {
+            queue.push(message);
+        }
+        let mut sent = Vec::new();
+        for _ in 0..4 * LAST_EVERY {
+            // There is always something that goes first.
             queue.push(FromAgent::Beat);
-            queue.pop() != Some(FromAgent::Beat)
-        });
+            sent.extend(queue.pop().filter(|message| *message != FromAgent::Beat));
+        }
 
-        assert!(sent.is_some_and(|turn| turn < LAST_EVERY as usize), "{sent:?}");
+        assert_eq!(sent.len(), 3, "{sent:?}");
     }
 
     #[test]

@@ -72,6 +72,9 @@ struct Host {
     is_trying: bool,
     /// It was told before the server's start, which does not know how far it is.
     may_try: bool,
+    /// When it was given the last part of the build: from then on it may become the new program, and what it says of
+    /// that may be lost with its session.
+    given_at: Option<Instant>,
     ordered_at: Option<Instant>,
     settling: Settling,
 }
@@ -113,6 +116,7 @@ impl UpgradeMachine {
                 upgrading_since: (host.state == UpgradeHostState::Upgrading).then(|| since(&host)),
                 is_trying: false,
                 may_try: host.state == UpgradeHostState::Upgrading,
+                given_at: None,
                 ordered_at: None,
                 settling: Settling { is_over: begun.is_some_and(|begun| host.ring < begun), ..Settling::default() },
                 agent: host.agent,
@@ -136,6 +140,13 @@ impl UpgradeMachine {
         if let Some(place) = self.places.get(agent) {
             let host = &mut self.hosts[*place];
             (host.is_trying, host.may_try) = (step == UpgradeStep::Trying, false);
+        }
+    }
+
+    /// The host has all of the build now, or will have it in a moment.
+    pub(super) fn gave_all(&mut self, agent: &AgentId, now: Instant) {
+        if let Some(place) = self.places.get(agent) {
+            self.hosts[*place].given_at = Some(now);
         }
     }
 
@@ -163,7 +174,7 @@ impl UpgradeMachine {
             let host = &mut self.hosts[*place];
             if change.is_allowed_from(host.state) {
                 host.state = change.state;
-                (host.is_trying, host.may_try) = (false, false);
+                (host.is_trying, host.may_try, host.given_at) = (false, false, None);
                 (host.upgrading_since, host.ordered_at, host.absent_since) = (Some(now), Some(now), None);
             }
         }
@@ -303,15 +314,19 @@ impl UpgradeMachine {
             let absent_max = if is_under_way { absent_max } else { trial_max };
             let is_gone = host.absent_since.is_some_and(|at| now.saturating_duration_since(at) >= absent_max);
             let is_late = now.saturating_duration_since(since) >= UPGRADING_TIME_MAX;
+            let may_begin = host.given_at.is_some_and(|at| now.saturating_duration_since(at) < trial_max);
+            let has_begun = host.is_trying || host.may_try || host.given_at.is_some();
             let decided = match seen {
                 // It took upgrades when it was told.
                 Seen::TooOld => Some((UpgradeHostState::Failed, messages::upgrade_agent_too_old())),
-                Seen::Absent | Seen::Returning if !is_under_way && !host.is_trying && !host.may_try => {
+                Seen::Absent | Seen::Returning if !is_under_way && !has_begun => {
                     Some((UpgradeHostState::Skipped, Message::plain(upgrade.reason.clone())))
                 }
                 _ if is_gone || is_late => Some((UpgradeHostState::Failed, messages::upgrade_host_lost())),
                 // A program on trial has a session with the new version.
-                Seen::Ready { version, .. } if !is_under_way && !host.is_trying && version != upgrade.plan.version => {
+                Seen::Ready { version, .. }
+                    if !is_under_way && !host.is_trying && !may_begin && version != upgrade.plan.version =>
+                {
                     Some((UpgradeHostState::Skipped, Message::plain(upgrade.reason.clone())))
                 }
                 Seen::Ready { .. } if is_under_way && now.saturating_duration_since(ordered_at) >= ORDER_PERIOD => {

@@ -265,20 +265,28 @@ impl Control {
     /// A part of the build that the agent was told of; empty where it was told of none, or the server has it no more. None where
     /// it cannot be read just now: the agent asks again.
     pub async fn build_part(&self, session: &Session, upgrade: Uuid, offset: u64, length: u32) -> Option<Vec<u8>> {
-        let sha256 = {
+        let build = {
             let current = self.inner.upgrades.current.lock();
             let machine = current.as_ref().filter(|machine| machine.upgrade.id == upgrade);
             let machine = machine.filter(|machine| machine.may_fetch(session.agent()));
-            machine.and_then(|machine| machine.build(session.program().0)).map(|build| build.sha256.clone())
+            let build = machine.and_then(|machine| machine.build(session.program().0));
+            build.map(|build| (build.sha256.clone(), build.size))
         };
-        let Some(sha256) = sha256 else { return Some(Vec::new()) };
+        let Some((sha256, size)) = build else { return Some(Vec::new()) };
         let Some(build) = self.build_of(&sha256).await else { return Some(Vec::new()) };
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(BUILD_PART_BYTES_MAX);
         let read = tokio::task::spawn_blocking(move || build.part(offset, length)).await;
-        read.map_err(std::io::Error::other)
-            .flatten()
-            .inspect_err(|error| tracing::error!(%error, %upgrade, "cannot read a build"))
-            .ok()
+        let read = read.map_err(std::io::Error::other).flatten();
+        let part = read.inspect_err(|error| tracing::error!(%error, %upgrade, "cannot read a build")).ok()?;
+        if offset.saturating_add(part.len() as u64) >= size {
+            let mut current = self.inner.upgrades.current.lock();
+            // Cancelled while it was read: then the host has no whole build.
+            let machine = current.as_mut().filter(|machine| machine.upgrade.id == upgrade);
+            let machine = machine.filter(|machine| machine.may_fetch(session.agent()));
+            let Some(machine) = machine else { return Some(Vec::new()) };
+            machine.gave_all(session.agent(), Instant::now());
+        }
+        Some(part)
     }
 
     /// How far the agent is.

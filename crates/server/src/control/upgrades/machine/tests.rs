@@ -352,6 +352,28 @@ fn a_host_that_is_away_keeps_no_upgrade_waiting_for_one_that_was_cancelled() {
 }
 
 #[test]
+fn a_host_that_was_given_the_whole_build_may_be_at_its_trial_when_the_upgrade_is_cancelled() {
+    let (mut machine, now) = (machine(&[2], 0), Instant::now());
+    let first = machine.step(now, ready);
+    machine.apply(&first.changes, now);
+    for number in [0, 1] {
+        machine.gave_all(&agent(number), now);
+        machine.reported(&agent(number), UpgradeStep::Fetching);
+    }
+    machine.upgrade.state = UpgradeState::Cancelled;
+    // The session of one has ended; the other one, still the old program, is about to switch.
+    let look = |agent: &AgentId| if agent.as_str() == "a-0" { Seen::Absent } else { ready(agent) };
+
+    assert!(machine.step(now, look).changes.is_empty(), "nobody knows what they will be");
+    let later = machine.step(now + Duration::from_secs(60) + TRIAL_ROOM, look);
+
+    assert_eq!(
+        told(&later),
+        [("a-0".to_owned(), UpgradeHostState::Failed), ("a-1".to_owned(), UpgradeHostState::Skipped)]
+    );
+}
+
+#[test]
 fn a_host_that_was_told_and_is_stuck_or_too_old_now_has_failed_also_across_restarts_of_the_server() {
     let (fresh, now) = (machine(&[2], 5), Instant::now());
     let told_at = 1_000;
