@@ -21,7 +21,7 @@ const LISTED_MAX: u32 = 200;
 /// Of one action in any case.
 const OF_ACTION_MIN: u32 = 5;
 /// Actions for which that holds, and that the entry of the others names.
-const ACTIONS_MAX: usize = 40;
+const ACTIONS_MAX: usize = 256;
 const OTHER_ACTIONS: &str = "others";
 
 /// Of one kind of call.
@@ -43,8 +43,16 @@ struct Listed {
     since: Instant,
     total: u32,
     by_action: BTreeMap<String, u32>,
-    /// The last one that was only counted, and how many there were of each action.
-    unlisted: Option<(AuditDraft, BTreeMap<String, u64>)>,
+    unlisted: Option<Unlisted>,
+}
+
+/// Calls that were only counted.
+#[derive(Debug)]
+struct Unlisted {
+    last: AuditDraft,
+    by_action: BTreeMap<String, u64>,
+    /// Of several users, or from several addresses: then the entry names none.
+    is_of_several: bool,
 }
 
 impl AuditBudget {
@@ -137,22 +145,27 @@ impl Listed {
     }
 
     fn count(&mut self, entry: AuditDraft) {
-        let (last, actions) = self.unlisted.get_or_insert_with(|| (entry.clone(), BTreeMap::new()));
-        let is_named = actions.len() < ACTIONS_MAX || actions.contains_key(&entry.action);
+        let begun = || Unlisted { last: entry.clone(), by_action: BTreeMap::new(), is_of_several: false };
+        let Unlisted { last, by_action, is_of_several } = self.unlisted.get_or_insert_with(begun);
+        let is_named = by_action.len() < ACTIONS_MAX || by_action.contains_key(&entry.action);
         let action = if is_named { entry.action.clone() } else { OTHER_ACTIONS.to_owned() };
-        *actions.entry(action).or_default() += 1;
+        *by_action.entry(action).or_default() += 1;
+        *is_of_several |= (&last.user, last.remote) != (&entry.user, entry.remote);
         *last = entry;
     }
 
     fn counted(&mut self, kind: Kind) -> Option<AuditDraft> {
-        let (last, actions) = self.unlisted.take()?;
-        let count: u64 = actions.values().sum();
+        let Unlisted { mut last, by_action, is_of_several } = self.unlisted.take()?;
+        if is_of_several {
+            (last.user, last.remote, last.request_id) = (String::new(), None, String::new());
+        }
+        let count: u64 = by_action.values().sum();
         let (phase, action) = kind.summary();
         Some(AuditDraft {
             phase,
             action: action.to_owned(),
             target_count: count,
-            targets: actions.iter().map(|(action, count)| format!("{action} × {count}")).collect(),
+            targets: by_action.iter().map(|(action, count)| format!("{action} × {count}")).collect(),
             outcome: format!("{count} more were not recorded in this hour, the last one: {}", last.outcome),
             ..last
         })
@@ -207,6 +220,26 @@ mod tests {
 
         assert_eq!(own.len(), OF_ACTION_MIN as usize);
         assert_eq!(ended[0].targets, ["create_user × 5", "status × 800"]);
+    }
+
+    #[test]
+    fn what_several_users_of_an_app_tried_is_told_of_none_of_them() {
+        let (budget, now) = (AuditBudget::of_refusals(), Instant::now());
+        let [ana, bob] = ["ana", "bob"].map(|user| Caller { user: user.to_owned(), ..Caller::local("job") });
+        listed(&budget, &ana, "stop", 300, now);
+        listed(&budget, &bob, "stop", 1, now);
+
+        let ended = budget.ended(now + HOUR);
+
+        assert_eq!((ended[0].app.as_str(), ended[0].user.as_str(), ended[0].target_count), ("job", "", 101));
+    }
+
+    #[test]
+    fn there_are_fewer_actions_than_the_audit_remembers_of_a_caller() {
+        let native = include_str!("../../../../docs/openapi.json").matches("\"operationId\"").count();
+        // Those of the compatible APIs, and the operations.
+        let others = 60;
+        assert!(native > 50 && native + others < ACTIONS_MAX, "{native}");
     }
 
     #[test]

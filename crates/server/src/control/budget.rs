@@ -24,7 +24,7 @@ pub const STRANGER_BYTES_MAX: u32 = 48 * 1024 * 1024;
 pub const PLANNED_MAX: u32 = 600_000;
 /// Of a target and of an item, beside their texts.
 const ROW_BYTES: usize = 160;
-/// What the status queries of one caller may take in an hour: those of a fleet of 10,000 hosts every minute do.
+/// What the status queries of one caller may take in an hour: those of a fleet of 8,000 hosts every minute do.
 pub const STATUS_BYTES_MAX: u32 = 256 * 1024 * 1024;
 /// Of a task, beside its items and targets.
 const TASK_BYTES: usize = 1000;
@@ -101,32 +101,45 @@ pub(super) fn payer(app: &str, user: &str) -> Subject {
 }
 
 impl Budgets {
-    /// Takes targets that reach nothing off the caller's account. A call that reaches others besides may overdraw it
-    /// once; that of an administrator is never refused.
+    /// Takes targets that reach nothing off the caller's account, but for as many as the call operates on others: those
+    /// are not kept waiting, and leave as many rows in any case. Such a call may overdraw the account once; that of an
+    /// administrator is never refused.
     pub(super) fn take_strangers(
         &self,
         caller: &Caller,
         strangers: Strangers,
-        reaches_others: bool,
+        operations: usize,
         now: Instant,
     ) -> Result<()> {
-        let Strangers { targets, bytes } = strangers;
-        if caller.is_admin() {
+        let targets = strangers.targets.saturating_sub(operations);
+        if caller.is_admin() || strangers.targets == 0 {
             return Ok(());
         }
-        let credit = if reaches_others { self.strangers.limit } else { 0.0 };
+        let bytes = strangers.bytes / strangers.targets * targets;
+        let credit = if operations > 0 { self.strangers.limit } else { 0.0 };
         let too_many = |wait| ControlError::TooManyStrangers { targets, wait };
         self.strangers.take_on_credit(caller.payer(), bytes, credit, now).map_err(too_many)
     }
 
     /// Takes the targets of a plan off the caller's account, before anything is looked up for it.
     pub(super) fn take_planned(&self, caller: &Caller, targets: usize, now: Instant) -> Result<()> {
+        if caller.is_admin() {
+            return Ok(());
+        }
         let too_many = |wait| ControlError::TooManyPlanned { targets, wait };
         self.planned.take(caller.payer(), targets, now).map_err(too_many)
     }
 
-    /// Takes the rows of a status query off the caller's account; one of an administrator is never refused.
-    pub(super) fn take_status(&self, caller: &Caller, row_keys: &[&str], now: Instant) -> Result<()> {
+    /// Takes the rows of status queries off the caller's account, but for as many as the call operates on others; one of
+    /// an administrator is never refused.
+    pub(super) fn take_status(
+        &self,
+        caller: &Caller,
+        row_keys: &[&str],
+        operations: usize,
+        now: Instant,
+    ) -> Result<()> {
+        let row_keys = row_keys.get(operations..).unwrap_or_default();
         let targets = row_keys.len();
         if targets == 0 || caller.is_admin() {
             return Ok(());
@@ -167,7 +180,7 @@ impl Buckets {
         buckets.retain(|_, bucket| gained(bucket) < limit);
         let left = buckets.get(&payer).map_or(limit, gained);
         if wanted > left + credit {
-            return Err(HOUR.mul_f64((wanted.min(limit) - left).clamp(0.0, limit) / limit));
+            return Err(HOUR.mul_f64((wanted.min(limit) - left - credit).clamp(0.0, limit) / limit));
         }
         buckets.insert(payer, Bucket { left: left - wanted, at: now });
         Ok(())
@@ -194,29 +207,31 @@ mod tests {
 
         let is_soon = |wait: Duration| wait.abs_diff(HOUR / 10) < Duration::from_secs(1);
 
-        assert!(budgets.take_strangers(&ana, tenths(6), false, now).is_ok());
-        let refused = budgets.take_strangers(&bob, tenths(5), false, now);
+        assert!(budgets.take_strangers(&ana, tenths(6), 0, now).is_ok());
+        let refused = budgets.take_strangers(&bob, tenths(5), 0, now);
         assert!(matches!(refused, Err(ControlError::TooManyStrangers { wait, .. }) if is_soon(wait)), "{refused:?}");
-        assert!(budgets.take_strangers(&caller("other"), tenths(5), false, now).is_ok());
-        assert!(budgets.take_strangers(&bob, tenths(4), false, now).is_ok());
-        assert!(budgets.take_strangers(&bob, tenths(1), false, now).is_err());
-        assert!(budgets.take_strangers(&bob, tenths(5), false, now + HOUR / 2).is_ok());
-        assert!(
-            budgets.take_strangers(&bob, tenths(11), false, now + 9 * HOUR).is_err(),
-            "more than there is in an hour"
-        );
+        assert!(budgets.take_strangers(&caller("other"), tenths(5), 0, now).is_ok());
+        assert!(budgets.take_strangers(&bob, tenths(4), 0, now).is_ok());
+        assert!(budgets.take_strangers(&bob, tenths(1), 0, now).is_err());
+        assert!(budgets.take_strangers(&bob, tenths(5), 0, now + HOUR / 2).is_ok());
+        assert!(budgets.take_strangers(&bob, tenths(11), 0, now + 9 * HOUR).is_err(), "more than there is in an hour");
     }
 
     #[test]
-    fn a_call_that_reaches_others_besides_overdraws_the_account_once() {
+    fn a_call_that_operates_on_others_besides_overdraws_the_account_once() {
         let (budgets, now, job) = (Budgets::default(), Instant::now(), caller("job"));
-        let take = |count, reaches_others, at| budgets.take_strangers(&job, tenths(count), reaches_others, at).is_ok();
+        let take = |count, operations, at| budgets.take_strangers(&job, tenths(count), operations, at);
+        let is_soon = |wait: Duration| wait.abs_diff(HOUR / 10) < Duration::from_secs(1);
 
-        assert!(take(10, false, now) && !take(1, false, now));
-        assert!(take(10, true, now), "the others of the call are not kept waiting");
-        assert!(!take(1, true, now) && !take(1, false, now + HOUR), "and that is paid back");
-        assert!(take(5, false, now + 2 * HOUR));
-        assert!(budgets.take_strangers(&Caller::local("job"), tenths(50), false, now).is_ok(), "an administrator");
+        assert!(take(10, 0, now).is_ok() && take(1, 0, now).is_err());
+        assert!(take(11, 1, now).is_ok(), "the others of the call are not kept waiting");
+        let refused = take(2, 1, now);
+        assert!(matches!(refused, Err(ControlError::TooManyStrangers { wait, .. }) if is_soon(wait)), "{refused:?}");
+        assert!(take(1, 0, now + HOUR).is_err(), "and that is paid back");
+        assert!(take(3, 3, now).is_ok(), "a few that are not known keep nothing from being stopped");
+        let take = |count, operations, at| take(count, operations, at).is_ok();
+        assert!(take(5, 0, now + 2 * HOUR));
+        assert!(budgets.take_strangers(&Caller::local("job"), tenths(50), 0, now).is_ok(), "an administrator");
     }
 
     #[test]
@@ -238,7 +253,7 @@ mod tests {
 
     #[test]
     fn plans_are_bounded_by_the_hour() {
-        let (budgets, now, job) = (Budgets::default(), Instant::now(), Caller::local("job"));
+        let (budgets, now, job) = (Budgets::default(), Instant::now(), caller("job"));
 
         for _ in 0..60 {
             assert!(budgets.take_planned(&job, 10_000, now).is_ok());
@@ -246,24 +261,26 @@ mod tests {
         let refused = budgets.take_planned(&job, 10_000, now);
         assert!(matches!(refused, Err(ControlError::TooManyPlanned { .. })), "{refused:?}");
         assert!(budgets.take_planned(&job, 10_000, now + HOUR / 50).is_ok());
+        assert!(budgets.take_planned(&Caller::local("job"), 10_000, now).is_ok(), "an administrator");
     }
 
     #[test]
     fn status_queries_are_bounded_by_the_hour_and_the_app_for_all_but_administrators() {
         let (budgets, now) = (Budgets::default(), Instant::now());
         let (ana, bob) = (caller("job"), Caller { user: "bob".to_owned(), ..caller("job") });
-        let fleet = vec!["0:10.0.0.1"; 10_000];
-        let take = |caller: &Caller, at| budgets.take_status(caller, &fleet, at);
+        let fleet = vec!["0:10.128.200.101:monitoring:bkmonitorbeat"; 8_000];
+        let take = |caller: &Caller, at| budgets.take_status(caller, &fleet, 0, at);
 
         let minutes = (0..120).take_while(|_| take(&ana, now).is_ok()).count();
         let refused = take(&bob, now);
 
         assert!((60..70).contains(&minutes), "{minutes}");
-        assert!(matches!(refused, Err(ControlError::TooManyStatus { targets: 10_000, .. })), "{refused:?}");
+        assert!(matches!(refused, Err(ControlError::TooManyStatus { targets: 8_000, .. })), "{refused:?}");
         assert!(take(&caller("other"), now).is_ok() && take(&Caller::local("job"), now).is_ok());
         assert!(take(&bob, now + HOUR / 50).is_ok());
+        assert!(budgets.take_status(&bob, &["a", "b"], 2, now).is_ok(), "stops that come with queries are not refused");
         let small = caller("small");
-        let single = (0..1_000_000).take_while(|_| budgets.take_status(&small, &["0:10.0.0.1"], now).is_ok());
+        let single = (0..1_000_000).take_while(|_| budgets.take_status(&small, &["0:10.0.0.1"], 0, now).is_ok());
         assert!((150_000..250_000).contains(&single.count()), "a query costs something whatever it asks for");
     }
 }

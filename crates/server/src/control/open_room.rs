@@ -244,8 +244,8 @@ mod tests {
         let (budgets, rows) = (&control.inner.budgets, vec!["0:10.0.0.1"; 1000]);
         // Later than the calls below, so that nothing is gained until then.
         let later = Instant::now() + std::time::Duration::from_secs(3600);
-        while budgets.take_status(&caller, &rows, later).is_ok() {}
-        while budgets.take_status(&caller, &rows[..1], later).is_ok() {}
+        while budgets.take_status(&caller, &rows, 0, later).is_ok() {}
+        while budgets.take_status(&caller, &rows[..1], 0, later).is_ok() {}
 
         let refused = control.submit(status(&caller)).await;
         let mut mixed = status(&caller);

@@ -139,9 +139,10 @@ impl Control {
                 Some(OpenRoom::take(self, caller.payer(), reached, is_read_only)?)
             }
         };
-        self.inner.budgets.take_status(&caller, &draft.status_rows(), Instant::now())?;
-        // Who is not known must not keep the others of a call from being stopped.
-        self.inner.budgets.take_strangers(&caller, draft.strangers, !open.is_empty(), Instant::now())?;
+        // Neither queries nor who is not known must keep the others of a call from being stopped.
+        let operations = open.iter().filter(|target| target.kind != OperationKind::Status).count();
+        self.inner.budgets.take_strangers(&caller, draft.strangers, operations, Instant::now())?;
+        self.inner.budgets.take_status(&caller, &draft.status_rows(), operations, Instant::now())?;
         let audit = match draft.only_status() {
             false => Some(caller.entry(&draft.deed(), AuditPhase::Done, id.to_string())),
             true if draft.forbidden.is_empty() => None,

@@ -171,6 +171,10 @@ impl Verifier {
         let Credentials::Signed(signed, _) = credentials else { return Ok(()) };
         let fingerprint = fingerprint_of(self.keys(state).await?, app, signed);
         let (now_secs, until) = (clock::unix_millis() / 1000, signed.counts_until());
+        // What is kept of nonces ends with their time: later, one that was used before a restart would seem new.
+        if until < now_secs {
+            return Err(unverified(messages::timestamp_is_off(AGE_MAX.as_secs())));
+        }
         let is_new = match self.nonces.note(app, fingerprint, until, now_secs) {
             Noted::New => {
                 let taken = state.control.take_nonce(fingerprint, until.saturating_mul(1000), now_secs * 1000).await;
