@@ -202,10 +202,7 @@ fn is_cached_directory(path: &Path) -> bool {
 /// What can be found wrong before anything is started.
 fn prepare(user: &str, directory: &Path) -> Result<Account, String> {
     let account = Account::find(user)?;
-    let us = rustix::process::geteuid().as_raw();
-    if us != 0 && us != account.uid {
-        return Err(format!("the agent runs as {} and cannot run commands as user '{user}'", user::name(us)));
-    }
+    user::check_can_become(account.uid, user, "run commands")?;
     let shown = directory.display();
     // Whoever named it learns no more of it than the user could see.
     match rights::as_account(&account, || std::fs::metadata(directory)).flatten() {

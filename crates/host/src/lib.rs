@@ -196,8 +196,8 @@ impl Host {
         probe::look_now(&self.shared.ground.accounts, &self.shared.boot, identity, known)
     }
 
-    /// Runs `work` on this thread with the rights of a user on files, and on nothing else. An error says in words
-    /// for people why there are none. May hang with the name service; `work` must not start anything.
+    /// Runs `work` on this thread with the rights of a user. An error says in words for people why there are
+    /// none. May hang with the name service; `work` must not start anything.
     pub fn as_user<T>(&self, user: &str, work: impl FnOnce() -> T) -> Result<T, String> {
         if user == user::ROOT {
             return Ok(work());
@@ -205,6 +205,12 @@ impl Host {
         let account = self.shared.ground.accounts.find(user)?;
         rights::as_account(&account, work)
             .map_err(|error| format!("the rights of user '{user}' cannot be taken: {error}"))
+    }
+
+    /// Whether logs can be read with the rights of a user. An error says in words for people why not: an agent that is
+    /// not root would read them with its own.
+    pub fn check_reads_logs_as(&self, uid: u32, user: &str) -> Result<(), String> {
+        user::check_can_become(uid, user, "read logs")
     }
 
     /// The number of a user. An error says in words for people why there is none. May hang with the name service.

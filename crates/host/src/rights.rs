@@ -1,51 +1,51 @@
 //! Files as an account may see them: what a spec names is opened with the rights of the spec's user, so that
 //! nobody learns through the agent what that user could not read.
 //!
-//! Promised: the kernel itself decides, with its groups and access lists, for every directory on the way; the
-//! thread has its own rights again when the work is over, also after a panic. Absent: other accounts for an agent
-//! that is not root, which then works with its own rights.
+//! Promised: the kernel itself decides, with its groups and access lists, for every directory on the way, and so do file
+//! systems that look at the effective user, such as FUSE; no capability of root is in effect; the thread has its own
+//! rights again when the work is over, also after a panic. Absent: other accounts for an agent that is not root, which
+//! then works with its own rights.
 
 use std::io;
 
-use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
-use rustix::process::{geteuid, getgroups};
-use rustix::thread::set_thread_groups;
+use rustix::process::{Gid, Uid, getegid, geteuid, getgroups};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::user::Account;
 
-/// Runs `work` on this thread with the rights of the account on files, and on nothing else. An error: the rights
-/// could not be taken, and nothing was run. `work` must not start a process or a thread.
+/// Runs `work` on this thread as the account. An error: its rights could not be taken, and nothing was run. `work` must
+/// not start a process or a thread.
 pub(crate) fn as_account<T>(account: &Account, work: impl FnOnce() -> T) -> io::Result<T> {
     if account.uid == 0 || !geteuid().is_root() {
         return Ok(work());
     }
-    let _restore = Restore { groups: getgroups()? };
-    let groups: Vec<_> = account.groups.iter().map(|gid| rustix::process::Gid::from_raw(*gid)).collect();
+    let _restore = Restore { gid: getegid(), groups: getgroups()? };
+    let groups: Vec<_> = account.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
     set_thread_groups(&groups)?;
-    setfsgid(Gid::from_raw(account.gid));
-    // With it the kernel takes away the capabilities that make root read everything.
-    setfsuid(Uid::from_raw(account.uid));
-    // Neither call tells whether it worked; a number that is no user changes nothing and tells the present one.
-    let (uid, gid) = (setfsuid(NOBODY_AT_ALL), setfsgid(Gid::from_raw(NOBODY_AT_ALL.as_raw())));
-    if (uid.as_raw(), gid.as_raw()) != (account.uid, account.gid) {
-        return Err(io::ErrorKind::PermissionDenied.into());
-    }
+    // The real and the saved ids stay: they allow the way back, and no other process may signal or trace this one.
+    set_thread_res_gid(None, Gid::from_raw(account.gid), None)?;
+    // With it the kernel takes all capabilities out of effect.
+    set_thread_res_uid(None, Uid::from_raw(account.uid), None)?;
     Ok(work())
 }
 
-const NOBODY_AT_ALL: Uid = Uid::from_raw(u32::MAX);
-
 /// Gives the thread back what it had.
 struct Restore {
-    groups: Vec<rustix::process::Gid>,
+    gid: Gid,
+    groups: Vec<Gid>,
 }
 
 impl Drop for Restore {
     fn drop(&mut self) {
-        setfsuid(Uid::from_raw(0));
-        setfsgid(Gid::from_raw(rustix::process::getegid().as_raw()));
-        // It was allowed to set them a moment ago.
+        // The user first: the capabilities that the rest takes come back with it.
+        let restored =
+            set_thread_res_uid(None, Uid::ROOT, None).and_then(|()| set_thread_res_gid(None, self.gid, None));
+        // Where this is not allowed, they could not be changed before either.
         let _ = set_thread_groups(&self.groups);
+        if restored.is_err() {
+            // Other work would run on this thread as somebody else. The agent is started again and adopts what runs.
+            std::process::abort();
+        }
     }
 }
 
@@ -109,12 +109,47 @@ mod tests {
 
     #[test]
     fn a_panic_leaves_no_thread_with_the_rights_of_somebody_else() {
-        let groups = getgroups().unwrap();
+        let before = (ids(), getgroups().unwrap());
 
         let panicked = std::panic::catch_unwind(|| as_account(&account(4242, &[4242]), || panic!("on purpose")));
 
         assert!(panicked.is_err());
-        let fsuid = setfsuid(NOBODY_AT_ALL);
-        assert_eq!((fsuid.as_raw(), getgroups().unwrap()), (geteuid().as_raw(), groups));
+        assert_eq!((ids(), getgroups().unwrap()), before);
+    }
+
+    /// The lines of the kernel about this thread's ids and effective capabilities.
+    fn ids() -> [String; 3] {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        ["Uid:", "Gid:", "CapEff:"].map(|name| {
+            let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+            line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ")
+        })
+    }
+
+    #[test]
+    fn the_effective_user_is_the_account_without_capabilities_and_root_has_them_again() {
+        if !geteuid().is_root() {
+            return proctor_testkit::skip("only root takes the rights of others");
+        }
+        let before = ids();
+
+        let meanwhile = as_account(&account(4242, &[4242]), ids).unwrap();
+
+        assert_eq!(meanwhile, ["0 4242 0 4242", "0 4242 0 4242", "0000000000000000"]);
+        assert_eq!(ids(), before);
+    }
+
+    #[test]
+    fn an_open_handle_is_opened_anew_with_the_rights_of_the_account() {
+        use std::os::fd::AsRawFd;
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, "31415").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        let handle = format!("/proc/self/fd/{}", file.as_raw_fd());
+
+        assert_eq!(read(&account(4242, &[4242]), Path::new(&handle)).unwrap(), "31415");
     }
 }

@@ -94,6 +94,15 @@ pub(crate) fn name(uid: u32) -> String {
     User::from_uid(uid.into()).ok().flatten().map_or_else(|| format!("uid {uid}"), |user| user.name)
 }
 
+/// Only root can act as somebody else. An error says that for people; `what` cannot be done.
+pub(crate) fn check_can_become(uid: u32, name: &str, what: &str) -> Result<(), String> {
+    let us = rustix::process::geteuid().as_raw();
+    if us == 0 || us == uid {
+        return Ok(());
+    }
+    Err(format!("the agent runs as {} and cannot {what} as user '{name}'", self::name(us)))
+}
+
 fn find(name: &str) -> Result<User, String> {
     match User::from_name(name) {
         Ok(Some(user)) => Ok(user),
