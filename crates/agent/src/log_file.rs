@@ -1,28 +1,29 @@
 //! The end of a log that a spec names, read without trust in whoever named it or can write beside it.
 //!
 //! Promised: the file is opened with the rights of the process's user; never a FIFO, device or socket, which are not
-//! even opened; a link is followed only where root or that user has made it; what is read is inside the paths of the
-//! host's policy, and at most [`LOG_BYTES_MAX`] bytes; nothing waits for a writer. Absent: a limit of time, so this
-//! runs on a thread where it may hang; older files of a log that was rotated.
+//! even opened; a link, also one in the way, is followed only where root or that user has made it, and then by its text
+//! alone, so those of /proc lead past no directory; a directory that was found is not looked up again; what is read is
+//! inside the paths of the host's policy, and at most [`LOG_BYTES_MAX`] bytes; nothing waits for a writer. Absent: a
+//! limit of time, so this runs on a thread where it may hang; older files of a log that was rotated.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use proctor_host::Host;
 use proctor_model::{Identity, LOG_BYTES_MAX, LogPosition, LogQuery, LogState, LogTail, Namespace};
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2, readlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, open, openat, readlinkat, statat};
 use rustix::io::Errno;
 
 use crate::policy::Policy;
 
-/// A log that is a link to a link to … is no log.
-const LINKS_MAX: usize = 8;
+/// Of the whole way to a log.
+const LINKS_MAX: usize = 16;
 /// Of a directory; those after them are not looked at.
 const ENTRIES_MAX: usize = 1000;
 const EXTENSION: &str = "log";
@@ -67,7 +68,7 @@ impl Problem {
 #[derive(Debug)]
 enum Found {
     File(File, Metadata),
-    Directory,
+    Directory(OwnedFd),
 }
 
 /// Where the spec says that the log is; None: nowhere.
@@ -85,40 +86,47 @@ impl LogFile {
 
     /// May hang.
     pub(crate) fn read(&self, query: &LogQuery) -> LogTail {
-        let user = self.identity.user.as_str();
-        let found = self.host.user_id(user).and_then(|uid| self.host.as_user(user, || self.find(&self.path, uid)));
-        let found = found.map_err(|text| Problem::new(LogState::Unreadable, text)).and_then(|found| found);
-        let read = found.and_then(|(file, metadata, path)| {
+        let read = self.open().and_then(|(file, metadata, path)| {
             self.check_opened(&file)?;
+            let user = self.identity.user.as_str();
             let tail = tail(&file, &metadata, query).map_err(|error| Problem::of(&error, user))?;
             Ok(LogTail { path: shown(&path), ..tail })
         });
         read.unwrap_or_else(|Problem { state, text }| LogTail::none(state, self.path(), text))
     }
 
-    /// With the rights of the user, whose id is given.
-    fn find(&self, path: &Path, uid: u32) -> Result<(File, Metadata, PathBuf), Problem> {
+    fn open(&self) -> Result<(File, Metadata, PathBuf), Problem> {
         let user = self.identity.user.as_str();
-        let look = |path: &Path| {
-            self.check_path(path)?;
-            open_trusted(path, uid, user)
+        let unreadable = |text| Problem::new(LogState::Unreadable, text);
+        let uid = self.host.user_id(user).map_err(unreadable)?;
+        self.host.check_reads_logs_as(uid, user).map_err(|text| Problem::new(LogState::Denied, text))?;
+        let walk = Walk { trusted: [0, uid, rustix::process::geteuid().as_raw()], user };
+        self.host.as_user(user, || self.find(&walk)).map_err(unreadable)?
+    }
+
+    /// With the rights of the user.
+    fn find(&self, walk: &Walk<'_>) -> Result<(File, Metadata, PathBuf), Problem> {
+        self.check_path(&self.path)?;
+        let directory = match walk.open(None, &self.path)? {
+            Found::File(file, metadata) => return Ok((file, metadata, self.path.clone())),
+            Found::Directory(directory) => directory,
         };
-        if let Found::File(file, metadata) = look(path)? {
-            return Ok((file, metadata, path.to_owned()));
-        }
-        let named = path.join(format!("{}.{EXTENSION}", self.identity.proc_name));
-        match look(&named) {
-            Ok(Found::File(file, metadata)) => return Ok((file, metadata, named)),
-            Ok(Found::Directory) | Err(Problem { state: LogState::Missing, .. }) => {}
+        let look = |name: &OsStr| {
+            let path = self.path.join(name);
+            self.check_path(&path)?;
+            match walk.open(Some(&directory), Path::new(name))? {
+                Found::File(file, metadata) => Ok(Some((file, metadata, path))),
+                Found::Directory(_) => Ok(None),
+            }
+        };
+        match look(OsStr::new(&format!("{}.{EXTENSION}", self.identity.proc_name))) {
+            Ok(Some(named)) => return Ok(named),
+            Ok(None) | Err(Problem { state: LogState::Missing, .. }) => {}
             Err(problem) => return Err(problem),
         }
-        let newest = newest_log(path).map_err(|error| Problem::of(&error, user))?;
-        let none = || Problem::new(LogState::NotALog, format!("the directory holds no .{EXTENSION} file"));
-        let newest = newest.ok_or_else(none)?;
-        match look(&newest)? {
-            Found::File(file, metadata) => Ok((file, metadata, newest)),
-            Found::Directory => Err(none()),
-        }
+        let newest = newest_log(&directory).map_err(|error| walk.failed(error))?;
+        let found = newest.map(|name| look(&name)).transpose()?.flatten();
+        found.ok_or_else(|| Problem::new(LogState::NotALog, format!("the directory holds no .{EXTENSION} file")))
     }
 
     fn check_path(&self, path: &Path) -> Result<(), Problem> {
@@ -146,70 +154,121 @@ fn descriptor_path(file: &impl AsRawFd) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// Links of others are refused: who may write to the directory of a log would choose what root reads.
-fn open_trusted(path: &Path, uid: u32, user: &str) -> Result<Found, Problem> {
-    let failed = |error: Errno| Problem::of(&error.into(), user);
-    let us = rustix::process::geteuid().as_raw();
-    let mut path = path.to_owned();
-    for _ in 0..=LINKS_MAX {
-        // Only a handle of what is there: to open a device may do something.
-        let place = handle(&path).map_err(failed)?;
-        let stat = fstat(&place).map_err(failed)?;
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => {
-                let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-                let file = openat(CWD, descriptor_path(&place), flags, Mode::empty()).map_err(failed)?;
-                let file = File::from(file);
-                let metadata = file.metadata().map_err(|error| Problem::of(&error, user))?;
-                return Ok(Found::File(file, metadata));
-            }
-            FileType::Directory => return Ok(Found::Directory),
-            FileType::Symlink if [0, uid, us].contains(&stat.st_uid) => {
-                let target = readlinkat(&place, c"", Vec::new()).map_err(failed)?;
-                path = path.parent().unwrap_or_else(|| Path::new("/")).join(OsStr::from_bytes(target.as_bytes()));
-            }
-            FileType::Symlink => {
-                let text = format!("it is a link that neither root nor user '{user}' has made");
-                return Err(Problem::new(LogState::NotALog, text));
-            }
-            FileType::Fifo
-            | FileType::Socket
-            | FileType::CharacterDevice
-            | FileType::BlockDevice
-            | FileType::Unknown => {
-                return Err(Problem::new(LogState::NotALog, "it is a FIFO, a socket or a device"));
-            }
-        }
-    }
-    Err(Problem::new(LogState::NotALog, format!("it leads through more than {LINKS_MAX} links")))
+/// The way to a log, one name after the other.
+struct Walk<'a> {
+    /// Links of others are refused: who may write to a directory in the way would choose what root reads.
+    trusted: [u32; 3],
+    user: &'a str,
 }
 
-/// Never through the descriptors that /proc shows of this program: they lead past directories that the user may not enter.
-fn handle(path: &Path) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
-        // An old kernel, or a filter of system calls that does not know it.
-        Err(Errno::NOSYS | Errno::PERM) if !path.starts_with("/proc") => open(path, flags, Mode::empty()),
+impl Walk<'_> {
+    fn failed(&self, error: Errno) -> Problem {
+        Problem::of(&error.into(), self.user)
+    }
+
+    /// From a directory, or else from the root.
+    fn open(&self, from: Option<&OwnedFd>, path: &Path) -> Result<Found, Problem> {
+        let failed = |error| self.failed(error);
+        let mut place = match from {
+            Some(directory) => directory.try_clone().map_err(|error| Problem::of(&error, self.user))?,
+            None => root().map_err(failed)?,
+        };
+        let (mut names, mut links) = (names_reversed(path), 0);
+        while let Some(name) = names.pop() {
+            let next = handle(&place, &name).map_err(failed)?;
+            let stat = fstat(&next).map_err(failed)?;
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => place = next,
+                FileType::Symlink => {
+                    links += 1;
+                    self.check_link(&name, stat.st_uid, links)?;
+                    // By its text: the links of /proc to what is open lead past directories that the user may not enter.
+                    let target = readlinkat(&next, c"", Vec::new()).map_err(failed)?;
+                    let target = Path::new(OsStr::from_bytes(target.as_bytes()));
+                    if target.is_absolute() {
+                        place = root().map_err(failed)?;
+                    }
+                    names.extend(names_reversed(target));
+                }
+                _ if !names.is_empty() => return Err(failed(Errno::NOTDIR)),
+                FileType::RegularFile => return self.open_file(&next),
+                FileType::Fifo
+                | FileType::Socket
+                | FileType::CharacterDevice
+                | FileType::BlockDevice
+                | FileType::Unknown => {
+                    return Err(Problem::new(LogState::NotALog, "it is a FIFO, a socket or a device"));
+                }
+            }
+        }
+        Ok(Found::Directory(place))
+    }
+
+    fn check_link(&self, name: &OsStr, owner: u32, links: usize) -> Result<(), Problem> {
+        let problem = if !self.trusted.contains(&owner) {
+            let (name, user) = (name.display(), self.user);
+            format!("'{name}' is a link that neither root nor user '{user}' has made")
+        } else if links > LINKS_MAX {
+            format!("it leads through more than {LINKS_MAX} links")
+        } else {
+            return Ok(());
+        };
+        Err(Problem::new(LogState::NotALog, problem))
+    }
+
+    fn open_file(&self, place: &OwnedFd) -> Result<Found, Problem> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = openat(CWD, descriptor_path(place), flags, Mode::empty()).map_err(|error| self.failed(error))?;
+        let file = File::from(file);
+        let metadata = file.metadata().map_err(|error| Problem::of(&error, self.user))?;
+        Ok(Found::File(file, metadata))
+    }
+}
+
+/// Only a handle of what is there: to open a device may do something.
+const HANDLE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+fn root() -> rustix::io::Result<OwnedFd> {
+    open("/", HANDLE | OFlags::DIRECTORY, Mode::empty())
+}
+
+fn handle(place: &OwnedFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
+    // As a directory first: a file system that is mounted on demand is mounted for nothing less.
+    match openat(place, name, HANDLE | OFlags::DIRECTORY, Mode::empty()) {
+        Err(Errno::NOTDIR | Errno::LOOP) => openat(place, name, HANDLE, Mode::empty()),
         opened => opened,
     }
 }
 
+/// The last name first.
+fn names_reversed(path: &Path) -> Vec<OsString> {
+    let name = |component: Component<'_>| match component {
+        Component::Normal(_) | Component::ParentDir => Some(component.as_os_str().to_owned()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    };
+    path.components().rev().filter_map(name).collect()
+}
+
 /// The `.log` file of a directory that was written last.
-fn newest_log(directory: &Path) -> io::Result<Option<PathBuf>> {
-    let mut newest: Option<((i64, i64), PathBuf)> = None;
-    for entry in std::fs::read_dir(directory)?.take(ENTRIES_MAX) {
-        let path = entry?.path();
-        if path.extension().is_none_or(|extension| extension != EXTENSION) {
+fn newest_log(directory: &OwnedFd) -> rustix::io::Result<Option<OsString>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let entries = Dir::new(openat(directory, c".", flags, Mode::empty())?)?;
+    let mut newest: Option<((i64, i64), OsString)> = None;
+    for entry in entries.take(ENTRIES_MAX) {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if Path::new(name).extension().is_none_or(|extension| extension != EXTENSION) {
             continue;
         }
         // Of a link itself: to follow one takes a look at its owner.
-        let Ok(metadata) = path.symlink_metadata() else { continue };
-        let written = (metadata.mtime(), metadata.mtime_nsec());
-        if metadata.is_file() && newest.as_ref().is_none_or(|(before, _)| *before < written) {
-            newest = Some((written, path));
+        let Ok(stat) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        let written = (stat.st_mtime, stat.st_mtime_nsec as i64);
+        let is_file = FileType::from_raw_mode(stat.st_mode).is_file();
+        if is_file && newest.as_ref().is_none_or(|(before, _)| *before < written) {
+            newest = Some((written, name.to_owned()));
         }
     }
-    Ok(newest.map(|(_, path)| path))
+    Ok(newest.map(|(_, name)| name))
 }
 
 fn tail(file: &File, metadata: &Metadata, query: &LogQuery) -> io::Result<LogTail> {
@@ -285,4 +344,4 @@ fn keep_last_lines(bytes: &mut Vec<u8>, lines: u32) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

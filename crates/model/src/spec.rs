@@ -304,7 +304,8 @@ impl AbsolutePath {
     }
 }
 
-/// A path that is only kept and shown, so it may be relative.
+/// A path that is not looked at when it is registered, so it may be relative and lead anywhere: whoever opens it
+/// decides what it may lead to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(value_type = String))]

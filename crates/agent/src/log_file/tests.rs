@@ -48,16 +48,19 @@ impl World {
     }
 
     fn read(&self, log_path: &str) -> LogTail {
-        self.log(USER, log_path).read(&LogQuery::default())
+        self.log(&us(), log_path).read(&LogQuery::default())
     }
 
     fn follow(&self, log_path: &str, since: LogPosition) -> LogTail {
-        self.log(USER, log_path).read(&LogQuery { since: Some(since), ..LogQuery::default() })
+        self.log(&us(), log_path).read(&LogQuery { since: Some(since), ..LogQuery::default() })
     }
 }
 
-/// Without root, the agent's own rights are all there is.
-const USER: &str = "root";
+/// Who runs the tests: without root, the agent's own rights are all there is.
+pub(crate) fn us() -> String {
+    let uid = nix::unistd::geteuid();
+    nix::unistd::User::from_uid(uid).unwrap().expect("who runs the tests has a name").name
+}
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
@@ -72,7 +75,7 @@ fn text(tail: &LogTail) -> &str {
 async fn the_last_lines_are_read_and_then_what_was_written_since() {
     let world = World::new();
     let path = world.write("app.log", "one\ntwo\nthree\n", 0o644);
-    let log = world.log(USER, "app.log");
+    let log = world.log(&us(), "app.log");
 
     let two = log.read(&LogQuery { lines: 2, since: None });
     let nothing_new = world.follow("app.log", two.end);
@@ -108,7 +111,7 @@ async fn a_log_that_was_rotated_or_truncated_begins_anew() {
 }
 
 #[tokio::test]
-async fn a_huge_log_costs_its_last_64_kib_and_who_is_behind_is_told_how_far() {
+async fn a_huge_log_costs_its_last_60_kib_and_who_is_behind_is_told_how_far() {
     let world = World::new();
     let path = world.write("app.log", "begin\n", 0o644);
     let begin = world.read("app.log");
@@ -117,7 +120,7 @@ async fn a_huge_log_costs_its_last_64_kib_and_who_is_behind_is_told_how_far() {
     io::Seek::seek(&mut file, io::SeekFrom::End(0)).unwrap();
     (0..20_000).for_each(|number| writeln!(file, "line {number}").unwrap());
 
-    let all = world.log(USER, "app.log").read(&LogQuery { lines: proctor_model::LOG_LINES_MAX, since: None });
+    let all = world.log(&us(), "app.log").read(&LogQuery { lines: proctor_model::LOG_LINES_MAX, since: None });
     let behind = world.follow("app.log", begin.end);
 
     let lines: Vec<&str> = text(&all).lines().collect();
@@ -191,6 +194,51 @@ async fn a_link_is_followed_where_the_user_or_root_has_made_it() {
 }
 
 #[tokio::test]
+async fn links_in_the_way_are_those_of_the_user_or_root_and_those_of_proc_are_taken_by_their_text() {
+    let world = World::new();
+    std::fs::create_dir(world.path("dir")).unwrap();
+    world.write("dir/app.log", "one\n", 0o644);
+    symlink("dir", world.path("way")).unwrap();
+    symlink("/proc", world.path("proc")).unwrap();
+    let directory = File::open(world.path("dir")).unwrap();
+    let by_descriptor = format!("proc/self/fd/{}/app.log", directory.as_raw_fd());
+
+    assert_eq!(text(&world.read("way/app.log")), "one\n");
+    assert_eq!(text(&world.read("way/../dir/./app.log")), "one\n");
+    assert_eq!(text(&world.read(&by_descriptor)), "one\n");
+    std::fs::rename(world.path("dir"), world.path("moved")).unwrap();
+    std::fs::remove_file(world.path("moved/app.log")).unwrap();
+    std::fs::remove_dir(world.path("moved")).unwrap();
+    assert_eq!(world.read(&by_descriptor).state, LogState::Missing);
+    if is_root() {
+        std::fs::create_dir(world.path("dir")).unwrap();
+        world.write("dir/app.log", "two\n", 0o644);
+        lchown(world.path("way"), Some(4242), Some(4242)).unwrap();
+        for path in ["way/app.log", "way"] {
+            let tail = world.read(path);
+            assert_eq!((tail.state, tail.bytes.len()), (LogState::NotALog, 0), "{tail:?}");
+            assert!(tail.problem.starts_with("'way' is a link that neither root nor user"), "{}", tail.problem);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_is_not_root_reads_the_logs_of_its_own_account_alone() {
+    if !is_root() {
+        return proctor_testkit::skip("only root takes the rights of others");
+    }
+    let world = World::new();
+    world.write("app.log", "one\n", 0o644);
+    let read = |user: &str| world.log(user, "app.log").read(&LogQuery::default());
+
+    let (own, roots) = world.host.as_user("nobody", || (read("nobody"), read("root"))).unwrap();
+
+    assert_eq!(text(&own), "one\n");
+    assert_eq!((roots.state, roots.bytes.len()), (LogState::Denied, 0), "{roots:?}");
+    assert_eq!(roots.problem, "the agent runs as nobody and cannot read logs as user 'root'");
+}
+
+#[tokio::test]
 async fn nobody_learns_through_the_agent_what_the_user_of_the_process_could_not_read() {
     if !is_root() {
         return proctor_testkit::skip("only root takes the rights of others");
@@ -210,8 +258,16 @@ async fn nobody_learns_through_the_agent_what_the_user_of_the_process_could_not_
     let past = format!("{}/app.log", descriptor_path(&directory));
     assert!(Path::new(&past).exists());
     let tail = read(&past);
-    assert_eq!((tail.state, tail.bytes.len()), (LogState::Unreadable, 0), "{tail:?}");
-    for path in ["roots.log", "link.log", "private", "private/app.log", "/etc/shadow", "/proc/1/environ"] {
+    assert_eq!((tail.state, tail.bytes.len()), (LogState::Denied, 0), "{tail:?}");
+    for path in [
+        "roots.log",
+        "link.log",
+        "private",
+        "private/app.log",
+        "/etc/shadow",
+        "/proc/1/environ",
+        "/proc/1/root/etc/passwd",
+    ] {
         let tail = read(path);
         assert_eq!((tail.state, tail.bytes.len()), (LogState::Denied, 0), "{path}: {tail:?}");
     }
@@ -230,7 +286,7 @@ async fn the_paths_of_the_hosts_policy_bound_logs_too() {
     let policy = Arc::new(Policy::parse(Path::new("/etc/policy.toml"), &text_of_policy).unwrap());
     let read = |path: &str| {
         let policy = Some((policy.clone(), "ns".parse().unwrap()));
-        LogFile { policy, ..world.log(USER, path) }.read(&LogQuery::default())
+        LogFile { policy, ..world.log(&us(), path) }.read(&LogQuery::default())
     };
 
     assert_eq!(text(&read("allowed/app.log")), "inside\n");
