@@ -172,7 +172,10 @@ export function addToLog(before: ReadLog | undefined, answer: LogAnswer): ReadLo
   }
   const isOn = before?.position !== undefined && !answer.restarted && answer.skipped === 0;
   const text = (isOn ? before.text : "") + answer.text;
-  const cut = text.length > LOG_CHARS_MAX ? text.indexOf("\n", text.length - LOG_CHARS_MAX) + 1 : 0;
+  const surplus = Math.max(text.length - LOG_CHARS_MAX, 0);
+  // At the start of a line, where one starts.
+  const line = text.indexOf("\n", surplus) + 1;
+  const cut = surplus > 0 && line > 0 && line < text.length ? line : surplus;
   const gap = answer.restarted ? "restarted" : answer.skipped > 0 ? "skipped" : isOn ? before.gap : undefined;
   return {
     text: text.slice(cut),

@@ -28,8 +28,12 @@ export function useNow(): number {
 
 type Props = { at: number; form?: "relative" | "clock" };
 
+/** Beyond this there is no date, and formatting one throws. */
+const AT_MAX = 8.64e15;
+
 /** A moment (Unix milliseconds): relative or as a clock time, with the exact instant on hover. */
-export function TimeMs({ at, form = "relative" }: Props) {
+export function TimeMs({ at: given, form = "relative" }: Props) {
+  const at = Math.min(Math.max(given, -AT_MAX), AT_MAX);
   const { common } = useMessages();
   const present = useNow();
   const text =

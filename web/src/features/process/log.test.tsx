@@ -107,6 +107,20 @@ test("what was read stays while its host is away, and a new file begins anew", (
   expect([skipped.text, skipped.gap]).toEqual(["late\n", "skipped"]);
 });
 
+test("a line without an end is cut too", () => {
+  const long = { ...answer, text: "x".repeat(600 * 1024) };
+
+  for (const read of [addToLog(undefined, long), addToLog(undefined, { ...long, text: `${long.text}\n` })]) {
+    expect(read.text.length).toBe(512 * 1024);
+  }
+});
+
+test("a file with a time beyond all dates is shown", async () => {
+  show({ modified_at: Number.MAX_SAFE_INTEGER });
+
+  expect((await screen.findByLabelText("Log", { selector: "pre" })).textContent).toBe("one\ntwo\n");
+});
+
 test("a log that is followed for days keeps its newest lines", () => {
   let log = addToLog(undefined, answer);
   for (let number = 0; number < 20; number += 1) {
