@@ -136,11 +136,23 @@ fn text_or<T: Serialize + ?Sized>(output: Output, data: &T, text: impl FnOnce() 
     match output {
         Output::Json => {
             let text = serde_json::to_string_pretty(data).context("cannot write the answer as JSON")?;
-            Ok(text + "\n")
+            Ok(json_for_terminals(&text) + "\n")
         }
         Output::Yaml => yaml(data),
         Output::Table | Output::Wide => Ok(text()),
     }
+}
+
+/// The same JSON without raw DEL and C1 controls, which some terminals obey and JSON allows in strings.
+pub(crate) fn json_for_terminals(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            '\u{7f}'..='\u{9f}' => text.push_str(&format!("\\u{:04x}", u32::from(c))),
+            _ => text.push(c),
+        }
+    }
+    text
 }
 
 /// Through JSON, so that both say the same words.
@@ -199,6 +211,16 @@ pub(crate) fn or_dash(text: impl Into<String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_holds_no_raw_control_and_means_the_same() {
+        let words = serde_json::json!({ "text": "a\u{7f}\u{9b}31m\u{1b}é\n" });
+
+        let text = text_or(Output::Json, &words, String::new).unwrap();
+
+        assert!(text.chars().all(|c| !c.is_control() || c == '\n'), "{text:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), words);
+    }
 
     #[test]
     fn columns_align_also_for_wide_characters() {

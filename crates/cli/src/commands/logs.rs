@@ -25,7 +25,7 @@ pub(crate) struct LogsArgs {
     /// IP address, CLOUD:IP or agent id
     #[arg(long, env = "PROCTOR_HOST")]
     host: String,
-    /// How many lines, from the end of the log; at most 64 KiB
+    /// How many lines, from the end of the log; at most 60 KiB
     #[arg(short = 'n', long, env = "PROCTOR_LINES", value_name = "N", default_value = "200",
           value_parser = clap::value_parser!(u32).range(1..=2000))]
     lines: u32,
@@ -98,7 +98,10 @@ fn write(output: Output, log: &LogView) -> Result<bool> {
         return Ok(true);
     }
     output::write_more(&match output {
-        Output::Json => serde_json::to_string(log).context("cannot write the answer as JSON")? + "\n",
+        Output::Json => {
+            let json = serde_json::to_string(log).context("cannot write the answer as JSON")?;
+            output::json_for_terminals(&json) + "\n"
+        }
         Output::Yaml => format!("---\n{}", output::yaml(log)?),
         Output::Table | Output::Wide => printable(&log.text),
     })
