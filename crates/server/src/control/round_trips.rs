@@ -29,6 +29,8 @@ pub struct RoundTrip {
 #[derive(Debug, Default)]
 pub(super) struct Pings {
     number: u64,
+    /// The ping that is on its way.
+    awaited: Option<u64>,
     /// Not sent yet.
     is_wanted: bool,
     sent: Option<Instant>,
@@ -48,13 +50,14 @@ impl Pings {
         }
         self.number += 1;
         self.sent = Some(now);
-        Some(self.number)
+        self.awaited = Some(self.number);
+        self.awaited
     }
 
     /// An answer counts once, and only to the newest ping.
     fn answered(&mut self, number: u64, now: Instant, measured_at: i64) {
-        let Some(sent) = self.sent.filter(|_| number == self.number) else { return };
-        self.number += 1;
+        let Some(sent) = self.sent.filter(|_| self.awaited == Some(number)) else { return };
+        self.awaited = None;
         self.newest = Some(RoundTrip { time: now.duration_since(sent), measured_at });
         self.answered.notify_waiters();
     }
@@ -122,6 +125,7 @@ mod tests {
         assert_eq!(pings.newest, None);
         pings.answered(1, at(20), 2);
         pings.answered(1, at(900), 3); // said twice
+        pings.answered(2, at(950), 4); // not sent yet
         assert_eq!(pings.newest, Some(RoundTrip { time: Duration::from_millis(20), measured_at: 2 }));
         assert!(!pings.is_due(at(4999)) && pings.is_due(at(5000)));
     }
