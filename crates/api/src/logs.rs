@@ -57,7 +57,7 @@ pub struct LogView {
     pub path: String,
     /// Why it could not be read, where the host says more than `state`.
     pub problem: String,
-    /// At most 64 KiB of the file. What is not UTF-8 in it is replaced by U+FFFD; control characters are as they are.
+    /// At most 60 KiB of the file. What is not UTF-8 in it is replaced by U+FFFD; control characters are as they are.
     pub text: String,
     /// `since` of the next call.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,8 +9,8 @@ use std::str::FromStr;
 
 use crate::FieldError;
 
-/// Of one answer.
-pub const LOG_BYTES_MAX: usize = 64 * 1024;
+/// Of one answer: with its path it is a frame below 64 KiB, from where on frames share a budget of memory.
+pub const LOG_BYTES_MAX: usize = 60 * 1024;
 /// That may be asked for.
 pub const LOG_LINES_MAX: u32 = 2000;
 pub const LOG_LINES: u32 = 200;
@@ -73,10 +73,12 @@ pub enum LogState {
     Unreadable,
     /// The host does not know the process.
     NotRegistered,
+    /// The host reads as many logs as it may: to be asked again.
+    Busy,
 }
 
 impl LogState {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Read,
         Self::NoPath,
         Self::Missing,
@@ -85,6 +87,7 @@ impl LogState {
         Self::Forbidden,
         Self::Unreadable,
         Self::NotRegistered,
+        Self::Busy,
     ];
 }
 

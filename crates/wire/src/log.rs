@@ -25,6 +25,7 @@ numbered!(
     Forbidden,
     Unreadable,
     NotRegistered,
+    Busy,
 );
 
 pub(crate) fn query_to(request: u64, key: ProcessKey, query: LogQuery) -> proto::QueryLog {

@@ -1987,7 +1987,7 @@ export interface components {
              */
             skipped: number;
             state: components["schemas"]["LogState"];
-            /** @description At most 64 KiB of the file. What is not UTF-8 in it is replaced by U+FFFD; control characters are as they are. */
+            /** @description At most 60 KiB of the file. What is not UTF-8 in it is replaced by U+FFFD; control characters are as they are. */
             text: string;
         };
         /** @description A group of processes that belong together, for example one product of one team. */

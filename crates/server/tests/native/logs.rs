@@ -78,7 +78,7 @@ async fn why_there_is_no_log_is_told_apart() {
     let session = connect(&world, true).await;
     let mut states = vec![offline, too_old];
     let mut problems = Vec::new();
-    for (lines, state) in (1..).zip(LogState::ALL) {
+    for (lines, state) in (1..).zip(LogState::ALL.into_iter().filter(|state| *state != LogState::Busy)) {
         let answer = LogTail { state, ..LogTail::none(state, "/x", "because") };
         let (view, _) = told(&world, &session, &format!("{PATH}&lines={lines}"), answer).await;
         states.push(view["state"].clone());
@@ -94,6 +94,29 @@ async fn why_there_is_no_log_is_told_apart() {
     assert_eq!(states[..8], expected);
     assert_eq!(states[8..], ["unreadable", "not_registered", "offline"]);
     assert!(problems.iter().all(|problem| problem == "because"));
+}
+
+#[tokio::test]
+async fn a_busy_host_is_to_be_asked_again_and_what_a_file_or_an_agent_claims_is_bounded() {
+    let world = World::new().await;
+    world.register("m").await;
+    let session = connect(&world, true).await;
+    let answer = async |tail: LogTail| {
+        let questions = asked(&session).await;
+        assert!(session.answer(questions[0].request, Reply::Log(Arc::new(tail))));
+    };
+
+    let busy = LogTail::none(LogState::Busy, "/x", "because");
+    let ((status, problem), ()) = tokio::join!(world.get(PATH), answer(busy));
+    let late = LogTail { modified_at: i64::MAX, ..tail(b"words") };
+    let (late, _) = told(&world, &session, &format!("{PATH}&lines=1"), late).await;
+    let missing = LogTail { state: LogState::Missing, ..tail(b"words") };
+    let (missing, _) = told(&world, &session, &format!("{PATH}&lines=2"), missing).await;
+
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "{problem}");
+    assert!(problem["error"]["message"].as_str().unwrap().contains("too many logs"), "{problem}");
+    assert_eq!((&late["text"], &late["modified_at"]), (&json!("words"), &json!(253_402_300_799_i64)));
+    assert_eq!((&missing["state"], &missing["text"]), (&json!("missing"), &json!("")));
 }
 
 #[tokio::test]

@@ -19,6 +19,9 @@ use super::{ApiState, Result};
 use crate::api::error::ApiError;
 use crate::control::HostAnswer;
 
+/// The last second of the year 9999: a file may carry any time, and programs know no later year.
+const MODIFIED_AT_MAX: i64 = 253_402_300_799;
+
 /// The end of the log of a process on a host, or what was written to it since an earlier answer. The host reads it with
 /// the rights of the user of the process; where that is not possible, `state` says why and there is no text.
 #[utoipa::path(get, path = "/processes/{namespace}/{name}/log", operation_id = "process_log",
@@ -41,7 +44,7 @@ pub(super) async fn log(
     caller.waits();
     let answer = state.control.log_tail(&record.agent, &key, wanted).await;
     let answer = answer.map_err(|busy| ApiError::busy(busy.to_string()))?;
-    Ok(Json(view(&record, &key, &answer)))
+    Ok(Json(view(&record, &key, &answer)?))
 }
 
 fn wanted(query: &LogQuery) -> std::result::Result<proctor_model::LogQuery, FieldError> {
@@ -52,33 +55,35 @@ fn wanted(query: &LogQuery) -> std::result::Result<proctor_model::LogQuery, Fiel
     Ok(proctor_model::LogQuery { lines, since: query.since.as_deref().map(str::parse).transpose()? })
 }
 
-fn view(record: &ProcessRecord, key: &ProcessKey, answer: &HostAnswer<Arc<LogTail>>) -> LogView {
+fn view(record: &ProcessRecord, key: &ProcessKey, answer: &HostAnswer<Arc<LogTail>>) -> Result<LogView> {
     let none = LogTail::default();
     let (state, tail) = match answer {
-        HostAnswer::Told(tail) => (state_of(tail.state), &**tail),
+        HostAnswer::Told(tail) => (state_of(tail.state)?, &**tail),
         HostAnswer::Offline => (LogState::Offline, &none),
         HostAnswer::AgentTooOld => (LogState::AgentTooOld, &none),
         HostAnswer::NoAnswer => (LogState::NoAnswer, &none),
     };
     let is_read = state == LogState::Read;
-    LogView {
+    let text = if is_read { String::from_utf8_lossy(&tail.bytes).into_owned() } else { String::new() };
+    Ok(LogView {
         process: key.to_string(),
         host: record.host.to_string(),
         state,
         path: tail.path.clone(),
         problem: tail.problem.clone(),
-        text: String::from_utf8_lossy(&tail.bytes).into_owned(),
+        text,
         position: is_read.then(|| tail.end.to_string()),
         size: tail.size,
-        modified_at: is_read.then_some(tail.modified_at),
+        modified_at: is_read.then(|| tail.modified_at.clamp(0, MODIFIED_AT_MAX)),
         restarted: tail.restarted,
         skipped: tail.skipped,
-    }
+    })
 }
 
-fn state_of(state: proctor_model::LogState) -> LogState {
+/// An error where it is worth asking again.
+fn state_of(state: proctor_model::LogState) -> std::result::Result<LogState, ApiError> {
     use proctor_model::LogState as Told;
-    match state {
+    Ok(match state {
         Told::Read => LogState::Read,
         Told::NoPath => LogState::NoPath,
         Told::Missing => LogState::Missing,
@@ -87,5 +92,8 @@ fn state_of(state: proctor_model::LogState) -> LogState {
         Told::Forbidden => LogState::Forbidden,
         Told::Unreadable => LogState::Unreadable,
         Told::NotRegistered => LogState::NotRegistered,
-    }
+        Told::Busy => {
+            return Err(ApiError::busy("the host is reading too many logs: try again in a second".to_owned()));
+        }
+    })
 }
