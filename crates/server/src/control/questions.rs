@@ -3,7 +3,7 @@
 //! Promised: whoever looks is answered within [`DEADLINE`]; a question lives until its answer or that deadline, however
 //! many of its viewers leave, so any number of viewers of one process cost its host one question at a time and none
 //! while an answer is fresh. Questions under way are at most [`QUESTIONS_MAX`] on the server and
-//! [`SESSION_QUESTIONS_MAX`] on one session, and answers that are kept at most [`ANSWERS_MAX`]. An answer that nobody
+//! [`SESSION_QUESTIONS_MAX`] on one session, half of them about logs, and answers that are kept at most [`ANSWERS_MAX`]. An answer that nobody
 //! asked for, or that answers another question, is dropped. Absent: permissions (whoever calls has looked the process up
 //! as its caller) and the store: the server keeps no history and no logs.
 
@@ -24,6 +24,8 @@ const DEADLINE: Duration = Duration::from_secs(5);
 const QUESTIONS_MAX: usize = 256;
 /// Under way on one session.
 const SESSION_QUESTIONS_MAX: usize = 8;
+/// Of these about logs, which may hang where usage does not.
+const SESSION_LOG_QUESTIONS_MAX: usize = SESSION_QUESTIONS_MAX / 2;
 /// Kept for the next viewers; at most 97 kB each.
 const ANSWERS_MAX: usize = 128;
 
@@ -110,6 +112,12 @@ impl HostQueries {
         Ok(shared)
     }
 
+    /// When a log that has just been answered is old: it may hold secrets, so it does not wait for the next answer.
+    async fn trim_later(&self) {
+        tokio::time::sleep(LOG_TIME_TO_LIVE).await;
+        self.trim(Instant::now());
+    }
+
     /// Drops answers that are old, then the oldest beyond [`ANSWERS_MAX`]. What is under way stays.
     fn trim(&self, now: Instant) {
         let mut answers = self.answers.lock();
@@ -173,7 +181,10 @@ impl Session {
     fn ask(&self, question: Question) -> Result<oneshot::Receiver<Reply>, HostsBusy> {
         let (answer, answered) = oneshot::channel();
         let mut questions = self.questions.lock();
-        if questions.waiting.len() >= SESSION_QUESTIONS_MAX {
+        let is_log = |asked: Asked| matches!(asked, Asked::Log(_));
+        let logs = questions.waiting.values().filter(|(asked, _)| is_log(*asked)).count();
+        let has_room = !is_log(question.asked) || logs < SESSION_LOG_QUESTIONS_MAX;
+        if questions.waiting.len() >= SESSION_QUESTIONS_MAX || !has_room {
             return Err(HostsBusy);
         }
         questions.waiting.insert(question.request, (question.asked, answer));
@@ -265,7 +276,11 @@ impl Control {
         let (sender, shared) = watch::channel(None);
         let control = self.clone();
         self.inner.tasks.spawn("host question", async move {
-            control.await_answer(session, request, answered, sender, permit).await;
+            let answer = control.await_answer(session, request, answered, sender, permit).await;
+            if matches!(answer, HostAnswer::Told(Reply::Log(_))) {
+                drop(answer);
+                control.inner.host_queries.trim_later().await;
+            }
         });
         Ok(shared)
     }
@@ -277,7 +292,7 @@ impl Control {
         answered: oneshot::Receiver<Reply>,
         shared: watch::Sender<Option<Answered>>,
         _permit: OwnedSemaphorePermit,
-    ) {
+    ) -> HostAnswer<Reply> {
         let answer = match tokio::time::timeout(DEADLINE, answered).await {
             Ok(Ok(reply)) => HostAnswer::Told(reply),
             Ok(Err(_)) => HostAnswer::Offline,
@@ -285,8 +300,9 @@ impl Control {
         };
         session.give_up(request);
         let at = Instant::now();
-        shared.send_replace(Some(Answered { at, answer }));
+        shared.send_replace(Some(Answered { at, answer: answer.clone() }));
         self.inner.host_queries.trim(at);
+        answer
     }
 }
 
@@ -380,6 +396,33 @@ mod tests {
         let _answered = session.ask(question(100)).unwrap();
 
         assert_eq!(session.take_questions().len(), SESSION_QUESTIONS_MAX);
+    }
+
+    #[test]
+    fn logs_leave_half_of_the_questions_of_a_session_to_usage() {
+        let session = session();
+        let log = |request| Question { asked: Asked::Log(LogQuery::default()), ..question(request) };
+        let logs: Vec<_> = (0..8).map(|request| session.ask(log(request))).collect();
+        let usage: Vec<_> = (10..18).map(|request| session.ask(question(request))).collect();
+
+        assert_eq!(logs.iter().filter(|asked| asked.is_ok()).count(), SESSION_LOG_QUESTIONS_MAX);
+        let left = SESSION_QUESTIONS_MAX - SESSION_LOG_QUESTIONS_MAX;
+        assert_eq!(usage.iter().filter(|asked| asked.is_ok()).count(), left);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_log_is_forgotten_when_it_is_old_without_another_answer() {
+        let (queries, now) = (HostQueries::default(), Instant::now());
+        let log = Reply::Log(Arc::default());
+        let (_, shared) = watch::channel(Some(Answered { at: now, answer: HostAnswer::Told(log) }));
+        let wanted = ("agent-1".parse().unwrap(), "ns/web".parse().unwrap(), Asked::Log(LogQuery::default()));
+        queries.join_or_begin(&wanted, now, || Ok(shared)).unwrap();
+        queries.trim(now);
+        assert_eq!(queries.answers.lock().len(), 1);
+
+        queries.trim_later().await;
+
+        assert_eq!(queries.answers.lock().len(), 0);
     }
 
     #[test]
