@@ -304,8 +304,7 @@ impl AbsolutePath {
     }
 }
 
-/// A path that is not looked at when it is registered, so it may be relative and lead anywhere: whoever opens it
-/// decides what it may lead to.
+/// A path that is not looked at when it is registered, so it may be relative.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(value_type = String))]

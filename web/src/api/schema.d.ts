@@ -3027,7 +3027,7 @@ export interface components {
          * @enum {string}
          */
         Trouble: "crash_looping" | "evicted";
-        /** @description A path that is only kept and shown, so it may be relative. */
+        /** @description A path that is not looked at when it is registered, so it may be relative. */
         UncheckedPath: string;
         /** @description Where a process is to be registered no longer. */
         Unregistration: {
