@@ -8,7 +8,6 @@
 //! the host, not to the agent's life.
 
 use std::convert::Infallible;
-use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -29,6 +28,7 @@ use crate::output::{self, Capture, OutputDirectory};
 use crate::pidfd;
 use crate::procfs::Stat;
 use crate::reaper::{CHILDREN, Shell};
+use crate::release::HeldCommand;
 use crate::rights;
 use crate::spawn::{SpawnPlan, SpawnedChild, Spawner};
 use crate::tree::ProcessRef;
@@ -62,7 +62,7 @@ pub struct CommandHold {
     /// Hears who the command is, while it does nothing yet.
     pub begun: oneshot::Sender<Incarnation>,
     /// Lets it run. Dropped on the other side, the command never does.
-    pub proceed: oneshot::Receiver<()>,
+    pub held: HeldCommand,
     /// Ends it with its tree and session.
     pub end: oneshot::Receiver<()>,
 }
@@ -84,7 +84,7 @@ pub(crate) struct CommandContext {
 pub(crate) async fn run(ground: &CommandContext, command: Command, reins: Option<CommandHold>) -> CommandExit {
     let deadline = Instant::now() + command.timeout.min(TIMEOUT_MAX);
     let (hold, mut end) = match reins {
-        Some(CommandHold { begun, proceed, end }) => (Some((begun, proceed)), Some(end)),
+        Some(CommandHold { begun, held, end }) => (Some((begun, held)), Some(end)),
         None => (None, None),
     };
     let running = match start(ground, command, hold, deadline, &mut end).await {
@@ -134,7 +134,7 @@ async fn wanted(end: &mut Option<oneshot::Receiver<()>>) {
 }
 
 /// Who hears of a command, and who lets it go.
-type Hold = (oneshot::Sender<Incarnation>, oneshot::Receiver<()>);
+type Hold = (oneshot::Sender<Incarnation>, HeldCommand);
 
 async fn start(
     ground: &CommandContext,
@@ -152,16 +152,15 @@ async fn start(
     let pair = hold.as_ref().map(|_| UnixStream::pair()).transpose().map_err(lacking)?;
     let (ours, theirs) = pair.unzip();
     let (running, child) = Running::spawn(ground, &command, &account, theirs).map_err(CommandResult::NotStarted)?;
-    let held = async {
-        if let Some(((begun, proceed), ours)) = hold.zip(ours) {
-            let _ = let_go(begun, proceed, running.life(&ground.boot), ours).await;
-        }
-    };
+    if let Some(((begun, held), ours)) = hold.zip(ours) {
+        held.hold(ours);
+        let _ = begun.send(running.life(&ground.boot));
+    }
     // Until its exec the child may hang: its directory may.
     let result = tokio::select! {
         biased;
         () = wanted(end) => CommandResult::Cancelled,
-        executed = async { tokio::join!(held, child.wait_for_exec()).1 } => match executed {
+        executed = child.wait_for_exec() => match executed {
             Ok(()) => return Ok(running),
             Err(reason) => {
                 running.reap().await; // it has ended, or is about to
@@ -325,18 +324,6 @@ impl Running {
         let output = self.capture.take().map_or_else(|| "(output was not captured)".to_owned(), Capture::into_text);
         CommandExit { result, output }
     }
-}
-
-/// Tells who the held command is, and lets it go when its caller says so. Without a word it ends.
-async fn let_go(
-    begun: oneshot::Sender<Incarnation>,
-    proceed: oneshot::Receiver<()>,
-    life: Incarnation,
-    mut held: UnixStream,
-) -> Option<()> {
-    begun.send(life).ok()?;
-    proceed.await.ok()?;
-    held.write_all(&[1]).ok() // there is room for one byte
 }
 
 /// Keeps the output of a running command bounded.

@@ -31,6 +31,7 @@ mod pidfile;
 mod probe;
 mod procfs;
 mod reaper;
+mod release;
 mod rights;
 mod sampler;
 mod spawn;
@@ -60,6 +61,7 @@ pub use exits::{ExitWatcher, Exited};
 pub use fork::SpawnMethod;
 pub use leftovers::LeftoversResult;
 pub use reaper::reap_orphans;
+pub use release::{CommandRelease, HeldCommand, command_release};
 pub use sampler::{Sample, Sampler};
 
 use blocking::Blocking;

@@ -7,17 +7,17 @@ mod common;
 use std::time::Duration;
 
 use common::{PATIENCE, World, eventually, exited, is_dead, is_root, not_run, numbers, our_zombies};
-use proctor_host::{CommandHold, Leaf};
+use proctor_host::{CommandHold, CommandRelease, Leaf, command_release};
 use proctor_model::{CommandResult, Exit, Incarnation};
 use proctor_testkit::skip;
 use tokio::sync::oneshot;
 
 /// Both ends of the reins of one command.
-fn reins() -> (CommandHold, oneshot::Receiver<Incarnation>, oneshot::Sender<()>, oneshot::Sender<()>) {
+fn reins() -> (CommandHold, oneshot::Receiver<Incarnation>, CommandRelease, oneshot::Sender<()>) {
     let (begun, is_begun) = oneshot::channel();
-    let (let_go, proceed) = oneshot::channel();
+    let (let_go, held) = command_release();
     let (ask, end) = oneshot::channel();
-    (CommandHold { begun, proceed, end }, is_begun, let_go, ask)
+    (CommandHold { begun, held, end }, is_begun, let_go, ask)
 }
 
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn a_held_command_does_nothing_before_it_is_let_go() {
 
     let life = is_begun.await.unwrap();
     assert!(world.host.is_alive(&life) && !world.path("ran").exists());
-    let_go.send(()).unwrap();
+    let_go.proceed();
     let end = running.await.unwrap();
 
     assert_eq!(exited(&end), Exit::Code(3));
@@ -51,7 +51,7 @@ async fn a_held_command_does_not_have_its_user_before_it_is_let_go() {
 
     let life = is_begun.await.unwrap();
     let status = std::fs::read_to_string(format!("/proc/{}/status", life.pid)).unwrap();
-    let_go.send(()).unwrap();
+    let_go.proceed();
     let end = running.await.unwrap();
 
     let ids = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
@@ -81,7 +81,7 @@ async fn a_held_command_in_a_missing_directory_says_so() {
     let mut command = world.command("true");
     command.directory = world.path("missing");
     let (reins, _is_begun, let_go, _ask) = reins();
-    let_go.send(()).unwrap();
+    let_go.proceed();
 
     let end = world.host.run_held(command, reins).await;
 
@@ -94,7 +94,7 @@ async fn a_command_that_is_no_longer_wanted_is_killed_with_its_tree() {
     let (host, command) =
         (world.host.clone(), world.command("echo $$ > pids; sleep 1000 & echo $! >> pids; touch ready; wait"));
     let (reins, _is_begun, let_go, ask) = reins();
-    let_go.send(()).unwrap();
+    let_go.proceed();
     let running = tokio::spawn(async move { host.run_held(command, reins).await });
     eventually("it runs", || world.path("ready").exists()).await;
 
@@ -115,7 +115,7 @@ async fn a_command_that_is_no_longer_wanted_before_its_exec_is_ended_too() {
     // Let go and not yet at its exec, as in a directory that hangs.
     let child = rustix::process::Pid::from_raw(life.pid).unwrap();
     rustix::process::kill_process(child, rustix::process::Signal::STOP).unwrap();
-    let_go.send(()).unwrap();
+    let_go.proceed();
 
     ask.send(()).unwrap();
     let end = tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap();
@@ -134,7 +134,7 @@ async fn a_command_of_an_agent_before_is_waited_for_and_ended_in_time() {
     for line in commands {
         let (host, command) = (world.host.clone(), world.command(line));
         let (reins, is_begun, let_go, _ask) = reins();
-        let_go.send(()).unwrap();
+        let_go.proceed();
         // An agent that ends leaves its commands alone.
         let running = tokio::spawn(async move { host.run_held(command, reins).await });
         lives.push(is_begun.await.unwrap());

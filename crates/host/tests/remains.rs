@@ -174,11 +174,11 @@ async fn another_known_process_is_spared_by_the_timeout_of_the_command_that_has_
         let line = format!("sh {} & sleep 1000 & echo $! > {}; wait", path("neighbour.sh"), path("pids"));
         let (ask, end) = tokio::sync::oneshot::channel();
         let (begun, _is_begun) = tokio::sync::oneshot::channel();
-        let (let_go, proceed) = tokio::sync::oneshot::channel();
-        let_go.send(()).unwrap();
+        let (let_go, held) = proctor_host::command_release();
+        let_go.proceed();
         let command = Command { leaf: Some(leaf), timeout: Duration::from_secs(1000), ..world.command(&line) };
         let host = world.host.clone();
-        let running = tokio::spawn(async move { host.run_held(command, CommandHold { begun, proceed, end }).await });
+        let running = tokio::spawn(async move { host.run_held(command, CommandHold { begun, held, end }).await });
         let other = world.life("neighbour.sh", &pid).await;
         world.host.set_lives(&other_leaf, Some(&other), []);
         eventually("its child is there", || !numbers(&pids).is_empty()).await;

@@ -23,16 +23,18 @@ pub use log::LogSink;
 pub use socket::prepare_link;
 pub use tasks::{TaskFailed, Tasks};
 
-/// Returns when the program is asked to end, by SIGTERM or SIGINT.
-pub async fn stop_requested() {
+/// Resolves when the program is asked to end, by SIGTERM or SIGINT; from this call on, not from the first poll.
+pub fn stop_requested() -> impl Future<Output = ()> + Send + 'static {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return std::future::pending().await; // without handlers the signals end the program by themselves
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    let handlers = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    async move {
+        let (Ok(mut terminate), Ok(mut interrupt)) = handlers else {
+            return std::future::pending().await; // without handlers the signals end the program by themselves
+        };
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use proctor_host::{CommandRelease, HeldCommand, command_release};
 use proctor_model::ProcessKey;
 use proctor_supervise::Ticket;
 use tokio::sync::oneshot;
@@ -19,7 +20,7 @@ pub(super) struct CommandsUnderWay {
 #[derive(Debug)]
 struct CommandHandle {
     ticket: Ticket,
-    proceed: Option<oneshot::Sender<()>>,
+    release: Option<CommandRelease>,
     end: Option<oneshot::Sender<()>>,
     left_alone: CancellationToken,
 }
@@ -28,7 +29,7 @@ struct CommandHandle {
 #[derive(Debug)]
 pub(super) struct CommandChannels {
     /// It may run. Dropped on the other side, it never does.
-    pub(super) proceed: oneshot::Receiver<()>,
+    pub(super) held: HeldCommand,
     /// It is no longer wanted.
     pub(super) end: oneshot::Receiver<()>,
     /// Nobody waits for it any more.
@@ -37,25 +38,25 @@ pub(super) struct CommandChannels {
 
 impl CommandsUnderWay {
     pub(super) fn begin(&mut self, key: ProcessKey, ticket: Ticket) -> CommandChannels {
-        let (let_go, proceed) = oneshot::channel();
+        let (release, held) = command_release();
         let (ask, end) = oneshot::channel();
         let left_alone = CancellationToken::new();
-        let channels = CommandChannels { proceed, end, left_alone: left_alone.clone() };
-        self.of.insert(key, CommandHandle { ticket, proceed: Some(let_go), end: Some(ask), left_alone });
+        let channels = CommandChannels { held, end, left_alone: left_alone.clone() };
+        self.of.insert(key, CommandHandle { ticket, release: Some(release), end: Some(ask), left_alone });
         channels
     }
 
     /// Lets a command run that was held.
     pub(super) fn proceed(&mut self, key: &ProcessKey, ticket: Ticket) {
-        if let Some(proceed) = self.get(key, ticket).and_then(|command| command.proceed.take()) {
-            let _ = proceed.send(());
+        if let Some(release) = self.get(key, ticket).and_then(|command| command.release.take()) {
+            release.proceed();
         }
     }
 
     /// Ends it with its tree; one that is held never runs. Its end is awaited.
     pub(super) fn kill(&mut self, key: &ProcessKey, ticket: Ticket) {
         if let Some(command) = self.get(key, ticket) {
-            command.proceed = None;
+            command.release = None;
             let _ = command.end.take().map(|end| end.send(()));
         }
     }
@@ -90,22 +91,32 @@ impl CommandsUnderWay {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
     use super::*;
 
     fn key() -> ProcessKey {
         "ns/p".parse().unwrap()
     }
 
+    /// Whether the command that is held runs.
+    fn runs(held: HeldCommand) -> bool {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        held.hold(ours);
+        theirs.read(&mut [0]).is_ok_and(|read| read == 1)
+    }
+
     #[test]
     fn a_held_command_runs_when_it_may_and_ends_when_it_is_told() {
         let mut commands = CommandsUnderWay::default();
         let mut channels = commands.begin(key(), 7);
-        assert!(channels.proceed.try_recv().is_err());
 
         commands.proceed(&key(), 7);
         commands.kill(&key(), 7);
 
-        assert_eq!((channels.proceed.try_recv(), channels.end.try_recv()), (Ok(()), Ok(())));
+        assert_eq!((runs(channels.held), channels.end.try_recv()), (true, Ok(())));
         assert!(!channels.left_alone.is_cancelled());
         commands.ended(&key(), 7);
         assert_eq!(commands.len(), 0);
@@ -114,26 +125,26 @@ mod tests {
     #[test]
     fn a_command_that_is_killed_while_it_is_held_never_runs() {
         let mut commands = CommandsUnderWay::default();
-        let mut channels = commands.begin(key(), 7);
+        let channels = commands.begin(key(), 7);
 
         commands.kill(&key(), 7);
         commands.proceed(&key(), 7);
 
-        assert_eq!(channels.proceed.try_recv(), Err(oneshot::error::TryRecvError::Closed));
+        assert!(!runs(channels.held));
     }
 
     #[test]
     fn words_for_an_older_command_do_not_reach_the_present_one() {
         let mut commands = CommandsUnderWay::default();
         commands.begin(key(), 7);
-        let mut present = commands.begin(key(), 8);
+        let present = commands.begin(key(), 8);
 
         commands.proceed(&key(), 7);
         commands.kill(&key(), 7);
         commands.ended(&key(), 7);
 
         assert!(!commands.leave(&key(), 7) && commands.len() == 1);
-        assert_eq!(present.proceed.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+        assert!(!runs(present.held));
         assert!(commands.leave(&key(), 8) && present.left_alone.is_cancelled());
         assert_eq!(commands.len(), 0);
     }

@@ -115,7 +115,7 @@ impl Driver {
         }
         tracing::info!(process = %key, command = command.as_str(), "command begins");
         self.tasks.spawn("command", async move {
-            let CommandChannels { proceed, mut end, left_alone } = channels;
+            let CommandChannels { held, mut end, left_alone } = channels;
             let (begun, is_begun) = oneshot::channel();
             let (begun_inbox, begun_key) = (inbox.clone(), key.clone());
             let told = async move {
@@ -134,7 +134,7 @@ impl Driver {
                 (Err(refused), _) => Some(refused),
                 (Ok(()), None) => Some(ended_by(CommandResult::NoSlot)),
                 (Ok(()), Some(place)) => {
-                    let running = Box::pin(host.run_held(run, CommandHold { begun, proceed, end }));
+                    let running = Box::pin(host.run_held(run, CommandHold { begun, held, end }));
                     let running = place.lend(async { tokio::join!(running, told).0 });
                     left_alone.run_until_cancelled(running).await
                 }

@@ -209,10 +209,10 @@ fn start_log(filter: Targets) -> std::io::Result<(LogSink, reload::Handle<Target
 /// Cancelled when somebody stops the agent. Of the whole program: what comes while nobody waits for it is not lost.
 fn stop_signals() -> (CancellationToken, Tasks) {
     let (stop, signals) = (CancellationToken::new(), Tasks::default());
-    let requested = stop.clone();
+    let (requested, cancelled) = (proctor_runtime::stop_requested(), stop.clone());
     signals.spawn("stop signals", async move {
-        proctor_runtime::stop_requested().await;
-        requested.cancel();
+        requested.await;
+        cancelled.cancel();
     });
     (stop, signals)
 }

@@ -1,0 +1,101 @@
+//! How a held command is let go: by a byte in the socket on which it waits.
+//!
+//! Promised: whoever lets it go does so at once, on its own thread. The byte outlives the writer, so a command that was
+//! let go runs even if the agent ends in the next moment, or becomes another program. Dropped on either side without a
+//! word, the command ends and has done nothing.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// The side of who lets the command go.
+#[derive(Debug)]
+pub struct CommandRelease(Arc<Mutex<State>>);
+
+/// The side of the command.
+#[derive(Debug)]
+pub struct HeldCommand(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+enum State {
+    /// There is no command yet.
+    #[default]
+    Empty,
+    Waiting(UnixStream),
+    Released,
+}
+
+/// Both sides of one command.
+pub fn command_release() -> (CommandRelease, HeldCommand) {
+    let held = Arc::default();
+    (CommandRelease(Arc::clone(&held)), HeldCommand(held))
+}
+
+impl CommandRelease {
+    /// Lets the command run, now or as soon as it is there.
+    pub fn proceed(self) {
+        if let State::Waiting(command) = std::mem::replace(&mut *self.0.lock(), State::Released) {
+            let_go(command);
+        }
+    }
+}
+
+impl HeldCommand {
+    /// The command waits at the other end of this.
+    pub fn hold(self, command: UnixStream) {
+        let mut state = self.0.lock();
+        match *state {
+            State::Released => let_go(command),
+            State::Empty | State::Waiting(_) => *state = State::Waiting(command),
+        }
+    }
+}
+
+fn let_go(mut command: UnixStream) {
+    let _ = command.write_all(&[1]); // there is room for one byte; a command that has ended needs none
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    fn said(mut command: UnixStream) -> Vec<u8> {
+        let mut said = Vec::new();
+        command.read_to_end(&mut said).unwrap();
+        said
+    }
+
+    #[test]
+    fn the_word_stays_when_its_writer_is_gone() {
+        let ((release, held), (ours, theirs)) = (command_release(), UnixStream::pair().unwrap());
+        held.hold(ours);
+        release.proceed();
+
+        assert_eq!(said(theirs), [1]);
+    }
+
+    #[test]
+    fn without_a_word_the_command_hears_of_the_end() {
+        let ((release, held), (ours, theirs)) = (command_release(), UnixStream::pair().unwrap());
+        held.hold(ours);
+        drop(release);
+        let ((gone, held), (ours, others)) = (command_release(), UnixStream::pair().unwrap());
+        drop(gone);
+        held.hold(ours);
+
+        assert_eq!((said(theirs), said(others)), (Vec::new(), Vec::new()));
+    }
+
+    #[test]
+    fn a_word_may_come_first() {
+        let ((release, held), (ours, theirs)) = (command_release(), UnixStream::pair().unwrap());
+        release.proceed();
+        held.hold(ours);
+
+        assert_eq!(said(theirs), [1]);
+    }
+}
