@@ -47,6 +47,14 @@ export async function setPreferences(context, theme, language) {
 export async function signIn(page, url, token) {
   await page.goto(`${url}/sign-in`);
   await page.locator("input[type=password]").fill(token);
-  await page.locator("button[type=submit]").click();
-  await page.waitForURL((address) => !address.pathname.startsWith("/sign-in"));
+  // A user opens so many sessions at once, and then one every ten seconds: who is put off tries again.
+  const isIn = (address) => !address.pathname.startsWith("/sign-in");
+  for (let tries = 1; ; tries += 1) {
+    await page.locator("button[type=submit]").click();
+    try {
+      return await page.waitForURL(isIn, { timeout: 6_000 });
+    } catch (error) {
+      if (tries === 8) throw error;
+    }
+  }
 }
