@@ -266,7 +266,7 @@ async fn nobody_learns_through_the_agent_what_the_user_of_the_process_could_not_
         "private/app.log",
         "/etc/shadow",
         "/proc/1/environ",
-        "/proc/1/root/etc/passwd",
+        "/proc/1/cwd/etc/passwd",
     ] {
         let tail = read(path);
         assert_eq!((tail.state, tail.bytes.len()), (LogState::Denied, 0), "{path}: {tail:?}");
