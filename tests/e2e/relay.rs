@@ -192,3 +192,24 @@ async fn agents_of_a_relay_that_is_told_to_stop_move_and_nobody_is_called_offlin
     assert_eq!(events["events"].as_array().map(Vec::len), Some(0), "{events}");
     assert!(swarm.terminate().unwrap().success(), "{}", swarm.log());
 }
+
+#[tokio::test]
+async fn a_swarm_is_spread_over_all_relays() {
+    let fleet = Fleet::start().await.unwrap();
+    let relays = Relays::start(&fleet, 2).await;
+    let data = fleet.dir().join("data").display().to_string();
+    let token = run_proctor(&["token", "create", "--uses", "6", "--data-dir", &data]).unwrap();
+    let endpoints = relays.endpoints();
+    // Slow enough that each agent is connected before the next one enrols.
+    let arguments = ["swarm", "--token", &token, "--agents", "6", "--via-relay", &endpoints, "--connect-rate", "3"];
+    let log = fleet.dir().join("swarm.log");
+    let _swarm = Program::start("proctor", &arguments.map(str::to_owned), &log).unwrap();
+
+    let carried = eventually("all agents are connected", || async {
+        let relays = fleet.get("/api/v1/relays").await.ok()?;
+        let carried: Vec<u64> = relays["relays"].as_array()?.iter().filter_map(|one| one["agents"].as_u64()).collect();
+        (carried.iter().sum::<u64>() == 6).then_some(carried)
+    })
+    .await;
+    assert!(carried.iter().all(|count| *count > 0), "a relay carries nobody: {carried:?}");
+}

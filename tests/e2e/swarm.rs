@@ -53,3 +53,18 @@ async fn a_swarm_enrols_runs_operations_once_and_comes_back_after_a_server_resta
     }
     assert!(report.contains("0  operation delivered after its outcome was acknowledged"), "{report}");
 }
+
+#[tokio::test]
+async fn a_swarm_reports_as_json() {
+    let fleet = Fleet::start().await.unwrap();
+    let data = fleet.dir().join("data").display().to_string();
+    let token = run_proctor(&["token", "create", "--uses", "2", "--data-dir", &data]).unwrap();
+    let link = format!("127.0.0.1:{}", fleet.server.link);
+
+    let arguments = ["--server", &link, "-o", "json", "swarm", "--token", &token, "--agents", "2", "--for", "2s"];
+    let report: serde_json::Value = serde_json::from_str(&run_proctor(&arguments).unwrap()).unwrap();
+
+    assert!(report["counters"]["sessions"].is_u64() && report["latencies"].is_object(), "{report}");
+    let violations = report["violations"].as_object().unwrap();
+    assert!(!violations.is_empty() && violations.values().all(|count| *count == 0), "{report}");
+}

@@ -60,7 +60,8 @@ async fn a_wrong_address_of_the_server_is_told_in_one_line_with_what_to_do() {
     })
     .await;
     assert!(in_log.contains(why), "{in_log}");
-    // The link closes what is no TLS without a word, so that the CLI cannot tell it from a server that is too busy.
+    let words = one_line(&link_port);
+    assert!(words.contains("its link") && words.contains("API (8080 if not set)"), "{words}");
     assert_eq!(link_port.status.code(), Some(3), "{link_port:?}");
 }
 

@@ -25,7 +25,6 @@ use proctor_wire::{
 };
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -42,13 +41,12 @@ use crate::report_sender::{NotSent, ReportSender, Sealing};
 use crate::trust::{self, Trust};
 use crate::upgrade::{Told, UpgradeInbox};
 use crate::{AgentError, Options};
-use queue::{Queue, send_next};
+pub(crate) use queue::LinkOutbox;
+use queue::{Queue, Unqueued, outbox, send_next};
 use waits::{Reached, Waits};
 
 /// For the greeting of a relay, which may have to wait for its turn.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
-/// Messages that may wait for the socket.
-const OUTBOX_MAX: usize = 1024;
 /// A certificate is renewed when less than this is left.
 const RENEW_BEFORE: Duration = Duration::from_secs(10 * 24 * 3600);
 /// A session of this length was a success.
@@ -371,14 +369,14 @@ impl Link {
     }
 
     async fn carry(&self, Opened { sender, receiver, check, beat, is_relayed: _ }: Opened) -> SessionEnd {
-        let (outbox, messages) = mpsc::channel(OUTBOX_MAX);
-        self.upgrades.connect(Some(outbox.clone()));
+        let (outbox, unqueued) = outbox();
+        self.upgrades.connect(Some(outbox.control.clone()));
         if self.inbox.send(Input::Connected(outbox.clone())).await.is_err() {
             return SessionEnd::Shutdown;
         }
         let result = tokio::select! {
             result = self.listen(receiver, check, beat, &outbox) => result,
-            result = self.talk(sender, messages, beat) => result,
+            result = self.talk(sender, unqueued, beat) => result,
         };
         match result {
             Ok(never) => match never {},
@@ -391,7 +389,7 @@ impl Link {
         mut receiver: Receiver,
         mut check: Option<CommandCheck>,
         beat: Duration,
-        outbox: &mpsc::Sender<FromAgent>,
+        outbox: &LinkOutbox,
     ) -> Result<Infallible, SessionEnd> {
         let silence_max = beat * SILENT_BEATS_MAX;
         let mut awake_at = self.host.now();
@@ -431,6 +429,7 @@ impl Link {
                 | FromServer::Cancel { .. }
                 | FromServer::Assign { .. }
                 | FromServer::AssignPools { .. }
+                | FromServer::Registered(_)
                 | FromServer::EventsSeen { .. }
                 | FromServer::QueryUsage { .. }
                 | FromServer::QueryLog { .. }
@@ -447,16 +446,11 @@ impl Link {
         }
     }
 
-    async fn hear(
-        &self,
-        message: FromServer,
-        is_signed: bool,
-        outbox: &mpsc::Sender<FromAgent>,
-    ) -> Result<(), SessionEnd> {
+    async fn hear(&self, message: FromServer, is_signed: bool, outbox: &LinkOutbox) -> Result<(), SessionEnd> {
         match message {
             FromServer::Beat => Ok(()),
             FromServer::Ping { number } => {
-                // Here and not in the driver: it is the link that is measured. With a full outbox it is none to speak of.
+                // Here and not in the driver: it is the link that is measured.
                 let _ = outbox.try_send(FromAgent::Pong { number });
                 Ok(())
             }
@@ -479,6 +473,7 @@ impl Link {
             | FromServer::Cancel { .. }
             | FromServer::Assign { .. }
             | FromServer::AssignPools { .. }
+            | FromServer::Registered(_)
             | FromServer::EventsSeen { .. }
             | FromServer::QueryUsage { .. }
             | FromServer::QueryLog { .. }
@@ -492,12 +487,7 @@ impl Link {
         }
     }
 
-    async fn talk(
-        &self,
-        mut sender: Sender,
-        mut messages: mpsc::Receiver<FromAgent>,
-        beat: Duration,
-    ) -> Result<Infallible, SessionEnd> {
+    async fn talk(&self, mut sender: Sender, mut unqueued: Unqueued, beat: Duration) -> Result<Infallible, SessionEnd> {
         let mut beats = tokio::time::interval(beat);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut renewals = tokio::time::interval(RENEW_PERIOD);
@@ -505,12 +495,13 @@ impl Link {
         loop {
             // The driver says it: a link that lives on without it must not look like an agent.
             let tell_beat = || drop(self.inbox.try_send(Input::Beat));
-            send_next(&mut sender, &mut queue, &mut messages).await?;
+            send_next(&mut sender, &mut queue, &mut unqueued).await?;
             tokio::select! {
                 biased;
                 _ = beats.tick() => tell_beat(),
                 _ = renewals.tick() => queue.extend(self.renewal()),
-                Some(message) = messages.recv(), if queue.has_room() => queue.push(message),
+                Some(message) = unqueued.control.recv(), if queue.has_control_room() => queue.push(message),
+                Some(message) = unqueued.reports.recv(), if queue.has_room() => queue.push(message),
                 () = std::future::ready(()), if !queue.is_empty() => {}
             }
         }

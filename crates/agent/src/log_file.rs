@@ -9,21 +9,20 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use proctor_host::Host;
+use proctor_host::untrusted_path::{self, Found, WalkError};
 use proctor_model::{Identity, LOG_BYTES_MAX, LogPosition, LogQuery, LogState, LogTail, Namespace};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, open, openat, readlinkat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 
 use crate::policy::Policy;
 
-/// Of the whole way to a log.
-const LINKS_MAX: usize = 16;
 /// Of a directory; those after them are not looked at.
 const ENTRIES_MAX: usize = 1000;
 const EXTENSION: &str = "log";
@@ -64,13 +63,6 @@ impl Problem {
     }
 }
 
-/// What a path leads to.
-#[derive(Debug)]
-enum Found {
-    File(File, Metadata),
-    Directory(OwnedFd),
-}
-
 /// Where the spec says that the log is; None: nowhere.
 pub(crate) fn path_of(identity: &Identity) -> Option<PathBuf> {
     let path = identity.log_path.as_ref().filter(|path| !path.as_str().is_empty())?;
@@ -98,33 +90,36 @@ impl LogFile {
     fn open(&self) -> Result<(File, Metadata, PathBuf), Problem> {
         let user = self.identity.user.as_str();
         let unreadable = |text| Problem::new(LogState::Unreadable, text);
-        let uid = self.host.user_id(user).map_err(unreadable)?;
-        self.host.check_reads_logs_as(uid, user).map_err(|text| Problem::new(LogState::Denied, text))?;
-        let walk = Walk { trusted: [0, uid, rustix::process::geteuid().as_raw()], user };
-        self.host.as_user(user, || self.find(&walk)).map_err(unreadable)?
+        let rights = self.host.user(user).map_err(unreadable)?;
+        rights.check("read logs").map_err(|text| Problem::new(LogState::Denied, text))?;
+        let trusted = [0, rights.uid(), rustix::process::geteuid().as_raw()];
+        rights.run(|| self.find(&LogSearch { trusted, user })).map_err(unreadable)?
     }
 
     /// With the rights of the user.
-    fn find(&self, walk: &Walk<'_>) -> Result<(File, Metadata, PathBuf), Problem> {
+    fn find(&self, search: &LogSearch<'_>) -> Result<(File, Metadata, PathBuf), Problem> {
         self.check_path(&self.path)?;
-        let directory = match walk.open(None, &self.path)? {
-            Found::File(file, metadata) => return Ok((file, metadata, self.path.clone())),
-            Found::Directory(directory) => directory,
+        let found = search.find(None, &self.path)?;
+        let Some(directory) = found.as_directory() else {
+            let (file, metadata) = search.open(&found)?;
+            return Ok((file, metadata, self.path.clone()));
         };
         let look = |name: &OsStr| {
             let path = self.path.join(name);
             self.check_path(&path)?;
-            match walk.open(Some(&directory), Path::new(name))? {
-                Found::File(file, metadata) => Ok(Some((file, metadata, path))),
-                Found::Directory(_) => Ok(None),
+            let found = search.find(Some(directory), Path::new(name))?;
+            if found.as_directory().is_some() {
+                return Ok(None);
             }
+            let (file, metadata) = search.open(&found)?;
+            Ok(Some((file, metadata, path)))
         };
         match look(OsStr::new(&format!("{}.{EXTENSION}", self.identity.proc_name))) {
             Ok(Some(named)) => return Ok(named),
             Ok(None) | Err(Problem { state: LogState::Missing, .. }) => {}
             Err(problem) => return Err(problem),
         }
-        let newest = newest_log(&directory).map_err(|error| walk.failed(error))?;
+        let newest = newest_log(directory).map_err(|error| Problem::of(&error.into(), search.user))?;
         let found = newest.map(|name| look(&name)).transpose()?.flatten();
         found.ok_or_else(|| Problem::new(LogState::NotALog, format!("the directory holds no .{EXTENSION} file")))
     }
@@ -154,103 +149,39 @@ fn descriptor_path(file: &impl AsRawFd) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// The way to a log, one name after the other.
-struct Walk<'a> {
+/// Who looks for a log.
+struct LogSearch<'a> {
     /// Links of others are refused: who may write to a directory in the way would choose what root reads.
     trusted: [u32; 3],
     user: &'a str,
 }
 
-impl Walk<'_> {
-    fn failed(&self, error: Errno) -> Problem {
-        Problem::of(&error.into(), self.user)
-    }
-
+impl LogSearch<'_> {
     /// From a directory, or else from the root.
-    fn open(&self, from: Option<&OwnedFd>, path: &Path) -> Result<Found, Problem> {
-        let failed = |error| self.failed(error);
-        let mut place = match from {
-            Some(directory) => directory.try_clone().map_err(|error| Problem::of(&error, self.user))?,
-            None => root().map_err(failed)?,
-        };
-        let (mut names, mut links) = (names_reversed(path), 0);
-        while let Some(name) = names.pop() {
-            let next = handle(&place, &name).map_err(failed)?;
-            let stat = fstat(&next).map_err(failed)?;
-            match FileType::from_raw_mode(stat.st_mode) {
-                FileType::Directory => place = next,
-                FileType::Symlink => {
-                    links += 1;
-                    self.check_link(&name, stat.st_uid, links)?;
-                    // By its text: the links of /proc to what is open lead past directories that the user may not enter.
-                    let target = readlinkat(&next, c"", Vec::new()).map_err(failed)?;
-                    let target = Path::new(OsStr::from_bytes(target.as_bytes()));
-                    if target.is_absolute() {
-                        place = root().map_err(failed)?;
-                    }
-                    names.extend(names_reversed(target));
-                }
-                _ if !names.is_empty() => return Err(failed(Errno::NOTDIR)),
-                FileType::RegularFile => return self.open_file(&next),
-                FileType::Fifo
-                | FileType::Socket
-                | FileType::CharacterDevice
-                | FileType::BlockDevice
-                | FileType::Unknown => {
-                    return Err(Problem::new(LogState::NotALog, "it is a FIFO, a socket or a device"));
-                }
+    fn find(&self, from: Option<BorrowedFd<'_>>, path: &Path) -> Result<Found, Problem> {
+        untrusted_path::find_trusting(&self.trusted, from, path).map_err(|error| match error {
+            WalkError::Io(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+                Problem::new(LogState::NotALog, "it leads through too many links")
             }
+            WalkError::Io(error) => Problem::of(&error, self.user),
+            WalkError::LinkOfAnother { name, .. } => {
+                let (name, user) = (name.display(), self.user);
+                let text = format!("'{name}' is a link that neither root nor user '{user}' has made");
+                Problem::new(LogState::NotALog, text)
+            }
+        })
+    }
+
+    fn open(&self, found: &Found) -> Result<(File, Metadata), Problem> {
+        if !found.metadata().is_file() {
+            return Err(Problem::new(LogState::NotALog, "it is a FIFO, a socket or a device"));
         }
-        Ok(Found::Directory(place))
+        found.open().map_err(|error| Problem::of(&error, self.user))
     }
-
-    fn check_link(&self, name: &OsStr, owner: u32, links: usize) -> Result<(), Problem> {
-        let problem = if !self.trusted.contains(&owner) {
-            let (name, user) = (name.display(), self.user);
-            format!("'{name}' is a link that neither root nor user '{user}' has made")
-        } else if links > LINKS_MAX {
-            format!("it leads through more than {LINKS_MAX} links")
-        } else {
-            return Ok(());
-        };
-        Err(Problem::new(LogState::NotALog, problem))
-    }
-
-    fn open_file(&self, place: &OwnedFd) -> Result<Found, Problem> {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = openat(CWD, descriptor_path(place), flags, Mode::empty()).map_err(|error| self.failed(error))?;
-        let file = File::from(file);
-        let metadata = file.metadata().map_err(|error| Problem::of(&error, self.user))?;
-        Ok(Found::File(file, metadata))
-    }
-}
-
-/// Only a handle of what is there: to open a device may do something.
-const HANDLE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-
-fn root() -> rustix::io::Result<OwnedFd> {
-    open("/", HANDLE | OFlags::DIRECTORY, Mode::empty())
-}
-
-fn handle(place: &OwnedFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
-    // As a directory first: a file system that is mounted on demand is mounted for nothing less.
-    match openat(place, name, HANDLE | OFlags::DIRECTORY, Mode::empty()) {
-        Err(Errno::NOTDIR | Errno::LOOP) => openat(place, name, HANDLE, Mode::empty()),
-        opened => opened,
-    }
-}
-
-/// The last name first.
-fn names_reversed(path: &Path) -> Vec<OsString> {
-    let name = |component: Component<'_>| match component {
-        Component::Normal(_) | Component::ParentDir => Some(component.as_os_str().to_owned()),
-        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
-    };
-    path.components().rev().filter_map(name).collect()
 }
 
 /// The `.log` file of a directory that was written last.
-fn newest_log(directory: &OwnedFd) -> rustix::io::Result<Option<OsString>> {
+fn newest_log(directory: BorrowedFd<'_>) -> rustix::io::Result<Option<OsString>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let entries = Dir::new(openat(directory, c".", flags, Mode::empty())?)?;
     let mut newest: Option<((i64, i64), OsString)> = None;

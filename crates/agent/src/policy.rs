@@ -14,7 +14,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use proctor_model::{AbsolutePath, Identity, Namespace, OperationKind};
+use proctor_model::{AbsolutePath, Identity, Message, Namespace, OperationKind, messages};
 use serde::Deserialize;
 
 pub(crate) use file::PolicyFile;
@@ -32,11 +32,13 @@ pub enum PolicyError {
 
 /// Why something must not happen on this host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("refused by the host's policy {}, {line}: {problem}", .file.display())]
-pub(crate) struct Refusal {
-    file: PathBuf,
-    line: String,
-    problem: String,
+#[error("{0}")]
+pub(crate) struct Refusal(Message);
+
+impl From<Refusal> for Message {
+    fn from(refusal: Refusal) -> Self {
+        refusal.0
+    }
 }
 
 /// A policy file that was understood.
@@ -113,7 +115,7 @@ impl Policy {
     pub(crate) fn check_operation(&self, namespace: &Namespace, kind: OperationKind) -> Result<(), Refusal> {
         for (rule, lists) in self.lists(namespace) {
             if lists.operations.as_ref().is_some_and(|allowed| !allowed.contains(&kind)) {
-                return Err(self.refusal("operations", rule, format!("operation '{kind}' is not allowed")));
+                return Err(self.refusal("operations", rule, messages::policy_without_operation(kind)));
             }
         }
         Ok(())
@@ -124,11 +126,8 @@ impl Policy {
         let restricting = self.lists(namespace).find(|(_, lists)| lists.operations.is_some());
         match (self.logs, restricting) {
             (Some(true), _) | (None, None) => self.check_identity(namespace, identity),
-            (Some(false), _) => Err(self.refusal("logs", None, "reading logs is not allowed".to_owned())),
-            (None, Some((rule, _))) => {
-                let problem = "operations are restricted, and `logs = true` is not set".to_owned();
-                Err(self.refusal("operations", rule, problem))
-            }
+            (Some(false), _) => Err(self.refusal("logs", None, messages::policy_without_logs())),
+            (None, Some((rule, _))) => Err(self.refusal("operations", rule, messages::policy_says_nothing_of_logs())),
         }
     }
 
@@ -137,12 +136,16 @@ impl Policy {
         let user = identity.user.as_str();
         for (rule, lists) in self.lists(namespace) {
             if lists.users.as_ref().is_some_and(|allowed| !allowed.iter().any(|glob| glob.matches(user))) {
-                return Err(self.refusal("users", rule, format!("user '{user}' is not allowed")));
+                return Err(self.refusal("users", rule, messages::policy_without_user(user)));
             }
             let Some(roots) = &lists.paths else { continue };
             for (name, path) in [("setup_path", &identity.setup_path), ("pid_path", &identity.pid_path)] {
                 if !paths::is_inside(Path::new(path.as_str()), roots) {
-                    return Err(self.refusal("paths", rule, format!("{name} '{path}' is outside the allowed paths")));
+                    return Err(self.refusal(
+                        "paths",
+                        rule,
+                        messages::path_problem(name, path, messages::path_outside()),
+                    ));
                 }
             }
         }
@@ -192,12 +195,12 @@ impl Policy {
         everywhere.chain(rule.map(|(rule, number)| (Some(number), &rule.lists)))
     }
 
-    fn refusal(&self, list: &str, rule: Option<usize>, problem: String) -> Refusal {
+    fn refusal(&self, list: &str, rule: Option<usize>, problem: Message) -> Refusal {
         let line = match rule {
-            Some(number) => format!("line `{list}` of rule {number}"),
-            None => format!("line `{list}`"),
+            Some(number) => messages::policy_line_of_rule(list, number),
+            None => messages::policy_line(list),
         };
-        Refusal { file: self.path.clone(), line, problem }
+        Refusal(messages::refused_by_policy(self.path.display(), line, problem))
     }
 }
 
@@ -228,7 +231,7 @@ impl PathCheck {
             Some(program) => paths::pid_file(&self.path, program),
             None => self.path.clone(),
         };
-        let real = paths::resolve(&path).map_err(|problem| self.refusal(&problem))?;
+        let real = paths::resolve(&path).map_err(|problem| self.refusal(problem))?;
         Ok((!paths::leads_inside(&real, &self.own)).then_some(real))
     }
 
@@ -238,11 +241,12 @@ impl PathCheck {
     }
 
     pub(crate) fn outside(&self, real: &Path) -> Refusal {
-        self.refusal(&paths::outside(real))
+        self.refusal(paths::outside(real))
     }
 
-    fn refusal(&self, problem: &str) -> Refusal {
-        self.policy.refusal("paths", self.rule, format!("{} '{}' {problem}", self.name, self.path.display()))
+    fn refusal(&self, problem: Message) -> Refusal {
+        let problem = messages::path_problem(self.name, self.path.display(), problem);
+        self.policy.refusal("paths", self.rule, problem)
     }
 }
 

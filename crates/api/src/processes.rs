@@ -26,8 +26,15 @@ pub struct ProcessView {
     pub started_at: i64,
     pub restarts: u32,
     pub version: String,
-    /// Why it does not run, where that is known.
+    /// Why it does not run, where that is known, in English.
     pub reason: String,
+    /// The entry of docs/messages.json that the reason is; absent where it is text alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason_id: Option<String>,
+    /// By the names of the entry: text, or an object with `id` and `args` of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub reason_args: Option<serde_json::Map<String, Value>>,
     pub lifetime: Lifetime,
     /// What the health command said last; empty where nothing is known.
     #[serde(default)]

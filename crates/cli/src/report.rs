@@ -59,6 +59,17 @@ fn wrong_port(error: &Error) -> Option<&'static str> {
     if error.root_cause().to_string().contains("InvalidContentType") {
         return Some("this port does not speak TLS: write http:// instead of https://");
     }
+    // The link offers protocols of its own alone.
+    if says(error, &["NoApplicationProtocol"]) {
+        return Some("this is the port of its link, where agents connect: give that of its API (8080 if not set)");
+    }
+    // The link closes what is no TLS without a word.
+    if is_hung_up(error) {
+        return Some(
+            "it closed the connection without an answer: if this is the port of its link, give that of its API (8080 if \
+             not set); otherwise it is shutting down or has too many connections (--max-connections): try again in a moment",
+        );
+    }
     is_no_http(error).then_some(
         "this port does not speak HTTP: write https:// if the server has a certificate, or give the port of \
                     its API (8080 if not set), not that of its link",
@@ -84,10 +95,6 @@ fn hint(error: &Error) -> Option<&'static str> {
     if let Some(client) = client_error(error) {
         return match (client, client.status()) {
             (ClientError::Unreachable { .. }, _) if wrong_port(error).is_some() => None,
-            (ClientError::Unreachable { .. }, _) if is_hung_up(error) => Some(
-                "The server closed the connection without an answer: it may have as many connections as it takes\n\
-                 (--max-connections of the server), or be shutting down. Try again in a moment.",
-            ),
             (ClientError::Unreachable { .. }, _) if error.root_cause().to_string().contains("certificate") => {
                 Some("The server's certificate is not believed here: proctor doctor tells more.")
             }
@@ -131,6 +138,49 @@ mod tests {
         assert_eq!(told(&error), "http://h refused (unauthenticated): who are you");
         assert!(hint(&error).unwrap().contains("PROCTOR_APP_SECRET"));
         assert!(hint(&refused(404)).is_none());
+    }
+
+    /// What the CLI says of a call to the link of a server, which is one line.
+    #[tokio::test]
+    async fn the_port_of_the_link_is_named_where_that_of_the_api_belongs() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = proctor_store::sqlite::SqliteStore::open(&dir.path().join("proctor.db")).await.unwrap();
+        let (tasks, loopback) = (proctor_runtime::Tasks::default(), "127.0.0.1:0".parse().unwrap());
+        let options = proctor_server::Options {
+            http: loopback,
+            link: loopback,
+            wait_for: None,
+            border: proctor_server::api::Settings::default(),
+            tls: None,
+            retention: proctor_server::control::Retention::default(),
+            link_policy: proctor_server::gateway::LinkPolicy::default(),
+            traces: proctor_traces::Traces::default(),
+        };
+        let server = proctor_server::Server::start(options, std::sync::Arc::new(store), &tasks).await.unwrap();
+        let link = server.link;
+        let credentials = || proctor_client::Credentials::new("app", "secret", "ada");
+        let pinned =
+            proctor_client::Client::pinned(&format!("https://{link}"), &"0".repeat(64), credentials()).unwrap();
+
+        let secure = Error::from(pinned.whoami().await.unwrap_err());
+        let plain = proctor_client::Client::new(&format!("http://{link}"), credentials()).unwrap();
+        let plain = Error::from(plain.whoami().await.unwrap_err());
+
+        assert_eq!(
+            told(&secure),
+            format!(
+                "cannot reach https://{link}: this is the port of its link, where agents connect: give that of its API \
+                 (8080 if not set)"
+            )
+        );
+        // Whether the alert of the link comes before the end of the connection is up to the network.
+        let plain_words = told(&plain);
+        assert!(plain_words.starts_with(&format!("cannot reach http://{link}: ")), "{plain_words}");
+        assert!(plain_words.contains("its link") && plain_words.contains("API (8080 if"), "{plain_words}");
+        assert_eq!(plain_words.lines().count(), 1, "{plain_words}");
+        assert!(hint(&secure).is_none() && hint(&plain).is_none());
+        assert_eq!((code(&secure, false), code(&plain, false)), (3, 3));
+        assert!(tasks.end(std::time::Duration::from_secs(60)).await);
     }
 
     #[test]

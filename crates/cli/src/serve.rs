@@ -54,7 +54,11 @@ pub(crate) async fn run(args: ServerArgs, reloader: Option<Reloader>) -> Result<
         border,
         tls,
         retention,
-        link_policy: LinkPolicy { approve_hosts: args.approve_hosts, signed_reports: args.signed_reports },
+        link_policy: LinkPolicy {
+            approve_hosts: args.approve_hosts,
+            signed_reports: args.signed_reports,
+            ..LinkPolicy::default()
+        },
         traces: tracing.traces.clone(),
     };
     let server = Server::start(options, store, &tasks).await?;

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use crate::args::{Connection, parse_duration};
 use crate::commands::CommandEnd;
+use crate::output;
 use crate::profile;
 use crate::serve::StopSignal;
 
@@ -24,6 +25,8 @@ const PROGRESS_PERIOD: Duration = Duration::from_secs(5);
 const END_MAX: Duration = Duration::from_secs(10);
 /// Hosts in one registration: a call that an ordinary server answers in well under a second.
 const HOSTS_PER_CALL: usize = 5000;
+/// Descriptors besides those of the agents' connections.
+const DESCRIPTORS_SPARE: u64 = 64;
 
 #[derive(Debug, Args)]
 pub(crate) struct SwarmArgs {
@@ -70,6 +73,7 @@ pub(crate) struct SwarmArgs {
 
 pub(crate) async fn run(args: SwarmArgs, connection: &Connection) -> Result<CommandEnd> {
     let mut stop = StopSignal::install()?;
+    check_descriptors(args.agents, proctor_host::descriptors::raise())?;
     let options = Options {
         servers: link_addresses(args.via_relay.as_deref(), connection).await?,
         token: args.token,
@@ -94,8 +98,19 @@ pub(crate) async fn run(args: SwarmArgs, connection: &Connection) -> Result<Comm
         result = register_then_wait(api, &figures, &hosts, args.processes_per_agent) => match result? {},
     }
     tasks.end(END_MAX).await;
-    print!("{figures}");
+    output::print_or(connection.output, &figures.report(), || figures.to_string())?;
     Ok(if figures.has_violations() { CommandEnd::TargetFailed } else { CommandEnd::Success })
+}
+
+fn check_descriptors(agents: u32, limit: Option<u64>) -> Result<()> {
+    match limit {
+        Some(limit) if u64::from(agents) + DESCRIPTORS_SPARE > limit => {
+            bail!(
+                "{agents} agents need more than the {limit} descriptors that this process may open: raise `ulimit -n`, or run several swarms"
+            )
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// `--server` is the link here, not the API: `HOST:PORT`.
@@ -180,6 +195,15 @@ fn registration(number: u32, hosts: &[HostKey]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_agents_than_descriptors_are_refused() {
+        let refused = check_descriptors(1000, Some(1024)).unwrap_err().to_string();
+
+        assert!(refused.contains("1000 agents") && refused.contains("1024 descriptors"), "{refused}");
+        assert!(check_descriptors(960, Some(1024)).is_ok());
+        assert!(check_descriptors(60_000, None).is_ok());
+    }
 
     #[tokio::test]
     async fn the_link_is_an_address_without_a_scheme() {

@@ -2,7 +2,7 @@
 //!
 //! Promised: a caller waits no longer than its limit; work on something that hangs occupies one thread,
 //! however often it is asked for; a mount that hangs holds up nothing on other mounts, also where links lead to it, and
-//! takes no more than [`JOBS_PER_MOUNT_MAX`] threads and [`HUNG_MAX`] that were given up; a crowd of callers does not
+//! takes no more than [`JOBS_PER_MOUNT_MAX`] threads ([`LONG_JOBS_PER_MOUNT_MAX`] of long work) and [`HUNG_MAX`] that were given up; a crowd of callers does not
 //! become a crowd of threads, whether they wait or not. Absent: ending the hung work, which nobody can.
 
 use std::collections::{HashMap, HashSet};
@@ -15,10 +15,12 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use crate::mount_table::MountTable;
+use crate::mount_table::{MountTable, Mounts};
 
 /// Work that is under way on one mount and has not been given up.
 const JOBS_PER_MOUNT_MAX: usize = 16;
+/// The same of work that takes long: it must leave the disk and the cores to others.
+const LONG_JOBS_PER_MOUNT_MAX: usize = 2;
 /// A mount on which so much hangs is not asked again before some of it has ended.
 const HUNG_MAX: usize = 4;
 
@@ -39,6 +41,7 @@ pub(crate) struct Blocking {
 struct MountPools {
     by_mount: HashMap<String, Arc<MountPool>>,
     mounts: MountTable,
+    jobs_max: usize,
 }
 
 #[derive(Debug)]
@@ -49,32 +52,46 @@ struct MountPool {
 
 impl Default for Blocking {
     fn default() -> Self {
-        Self::on(MountTable::of_this_process())
+        Self::on(MountTable::of_this_process(), JOBS_PER_MOUNT_MAX)
     }
 }
 
 impl MountPools {
-    /// `name` is that of work, and has the path in it that may hang; names without one share a lane.
-    fn lane(&mut self, name: &str) -> Arc<MountPool> {
+    /// An empty path lies on no mount that is known.
+    fn lane(&mut self, path: &Path) -> Arc<MountPool> {
+        self.refresh();
+        let (mount, jobs_max) = (self.mounts.mounts().holding(path).to_owned(), self.jobs_max);
+        let fresh = || Arc::new(MountPool { places: Arc::new(Semaphore::new(jobs_max)), hung: AtomicUsize::new(0) });
+        Arc::clone(self.by_mount.entry(mount).or_insert_with(fresh))
+    }
+
+    fn refresh(&mut self) {
         if self.mounts.refresh() {
             let mounts = &self.mounts;
             self.by_mount.retain(|mount, lane| mounts.contains(mount) || lane.hung.load(Ordering::Relaxed) > 0);
         }
-        let path = name.find('/').and_then(|at| name.get(at..)).unwrap_or_default();
-        let mount = self.mounts.holding(Path::new(path)).to_owned();
-        let fresh =
-            || Arc::new(MountPool { places: Arc::new(Semaphore::new(JOBS_PER_MOUNT_MAX)), hung: AtomicUsize::new(0) });
-        Arc::clone(self.by_mount.entry(mount).or_insert_with(fresh))
     }
 }
 
 impl Blocking {
-    fn on(mounts: MountTable) -> Self {
+    fn on(mounts: MountTable, jobs_max: usize) -> Self {
         Self {
             hung: Arc::default(),
-            places: Arc::new(Semaphore::new(JOBS_PER_MOUNT_MAX)),
-            lanes: Arc::new(Mutex::new(MountPools { by_mount: HashMap::new(), mounts })),
+            places: Arc::new(Semaphore::new(jobs_max)),
+            lanes: Arc::new(Mutex::new(MountPools { by_mount: HashMap::new(), mounts, jobs_max })),
         }
+    }
+
+    /// Threads apart from those of [`Self::default`].
+    pub(crate) fn for_long_work() -> Self {
+        Self::on(MountTable::of_this_process(), LONG_JOBS_PER_MOUNT_MAX)
+    }
+
+    /// The mounts as they are now.
+    pub(crate) fn mounts(&self) -> Mounts {
+        let mut lanes = self.lanes.lock();
+        lanes.refresh();
+        lanes.mounts.mounts().clone()
     }
 
     /// Work that takes a while but cannot hang. None: it has panicked, or the program ends.
@@ -83,24 +100,65 @@ impl Blocking {
         tokio::task::spawn_blocking(work).await.ok()
     }
 
-    /// `name` says what may hang: work of one name is not begun again while earlier work hangs. Dropped, this leaves
-    /// the work and its place alone.
+    /// `name` says what may hang, with its path: work of one name is not begun again while earlier work hangs. Names
+    /// without a path share a lane. Dropped, this leaves the work and its place alone.
     pub(crate) async fn run<T, F>(&self, name: &str, limit: Duration, work: F) -> Result<T, TimedOut>
     where
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
         let begun = Instant::now();
-        let lane = self.lanes.lock().lane(name);
+        let path = name.find('/').and_then(|at| name.get(at..)).unwrap_or_default();
+        let lane = self.lanes.lock().lane(Path::new(path));
+        let place = self.enter(&lane, name, limit).await?;
+        self.work_in(lane, place, name, limit.saturating_sub(begun.elapsed()), work).await
+    }
+
+    /// As [`Self::run`], on a path that is not in the name. The limit is that of the work: others who work on the same
+    /// mount are waited for until they are through or given up.
+    pub(crate) async fn run_in_turn<T, F>(
+        &self,
+        path: &Path,
+        name: &str,
+        limit: Duration,
+        work: F,
+    ) -> Result<T, TimedOut>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let lane = self.lanes.lock().lane(path);
+        let place = self.enter(&lane, name, Duration::MAX).await?;
+        self.work_in(lane, place, name, limit, work).await
+    }
+
+    async fn enter(
+        &self,
+        lane: &Arc<MountPool>,
+        name: &str,
+        limit: Duration,
+    ) -> Result<OwnedSemaphorePermit, TimedOut> {
         let is_hung = || self.hung.lock().contains(name) || lane.hung.load(Ordering::Relaxed) >= HUNG_MAX;
         if is_hung() {
             return Err(TimedOut);
         }
         let place = tokio::time::timeout(limit, Arc::clone(&lane.places).acquire_owned());
         let place = place.await.map_err(|_| TimedOut)?.map_err(|_| TimedOut)?;
-        if is_hung() {
-            return Err(TimedOut);
-        }
+        if is_hung() { Err(TimedOut) } else { Ok(place) }
+    }
+
+    async fn work_in<T, F>(
+        &self,
+        lane: Arc<MountPool>,
+        place: OwnedSemaphorePermit,
+        name: &str,
+        limit: Duration,
+        work: F,
+    ) -> Result<T, TimedOut>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
         let stage = Arc::new(Mutex::new(Stage::Working(place)));
         let mark = Mark {
             stage: Arc::clone(&stage),
@@ -112,7 +170,7 @@ impl Blocking {
             let _mark = mark;
             work()
         });
-        if let Ok(answer) = tokio::time::timeout(limit.saturating_sub(begun.elapsed()), &mut work).await {
+        if let Ok(answer) = tokio::time::timeout(limit, &mut work).await {
             return answer.map_err(|_| TimedOut);
         }
         {
@@ -178,7 +236,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_mount_that_hangs_holds_up_no_other_and_is_soon_left_alone() {
-        let blocking = Blocking::on(MountTable::given(&[("/", "ext4"), ("/nfs", "nfs")]));
+        let blocking = Blocking::on(MountTable::given(&[("/", "ext4"), ("/nfs", "nfs")]), JOBS_PER_MOUNT_MAX);
         let (release, hanging) = mpsc::channel::<()>();
         let hanging = Arc::new(Mutex::new(hanging));
         let hang = || {
@@ -208,7 +266,8 @@ mod tests {
     async fn work_behind_a_link_counts_for_the_mount_that_the_link_leads_to() {
         let dir = tempfile::tempdir().unwrap();
         let nfs = dir.path().join("nfs");
-        let blocking = Blocking::on(MountTable::given(&[("/", "ext4"), (nfs.to_str().unwrap(), "nfs")]));
+        let blocking =
+            Blocking::on(MountTable::given(&[("/", "ext4"), (nfs.to_str().unwrap(), "nfs")]), JOBS_PER_MOUNT_MAX);
         let (release, hanging) = mpsc::channel::<()>();
         let hanging = Arc::new(Mutex::new(hanging));
         for number in 0..HUNG_MAX {
@@ -229,8 +288,48 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn long_work_waits_for_its_turn_and_not_for_a_mount_that_hangs() {
+        let mounts = MountTable::given(&[("/", "ext4"), ("/nfs", "nfs")]);
+        let blocking = Blocking::on(mounts, LONG_JOBS_PER_MOUNT_MAX);
+        let (release, hanging) = mpsc::channel::<()>();
+        let hanging = Arc::new(Mutex::new(hanging));
+        let mut waiting = tokio::task::JoinSet::new();
+        for number in 0..HUNG_MAX + 4 {
+            let (blocking, hanging) = (blocking.clone(), Arc::clone(&hanging));
+            waiting.spawn(async move {
+                let (path, limit) = (format!("/nfs/{number}"), Duration::from_millis(10));
+                let hang = move || hanging.lock().recv().is_ok();
+                blocking.run_in_turn(Path::new(&path), &path, limit, hang).await.is_err()
+            });
+        }
+        assert!(waiting.join_all().await.into_iter().all(|is_err| is_err), "nobody waits for ever");
+
+        // More than there are threads, of a limit that would be over long before the last one's turn.
+        let (open, closed) = mpsc::channel::<()>();
+        let closed = Arc::new(Mutex::new(closed));
+        let mut on_disk = tokio::task::JoinSet::new();
+        for number in 0..8 {
+            let (blocking, closed) = (blocking.clone(), Arc::clone(&closed));
+            on_disk.spawn(async move {
+                let (path, limit) = (format!("/data/{number}"), Duration::from_secs(60));
+                blocking
+                    .run_in_turn(Path::new(&path), &path, limit, move || closed.lock().recv().is_err())
+                    .await
+                    .is_ok()
+            });
+        }
+        let lane = blocking.lanes.lock().lane(Path::new("/data"));
+        while lane.places.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        drop(open);
+        assert!(on_disk.join_all().await.into_iter().all(|is_ok| is_ok));
+        drop(release);
+    }
+
+    #[tokio::test]
     async fn work_that_nobody_waits_for_keeps_its_place_until_it_ends() {
-        let blocking = Blocking::on(MountTable::given(&[("/", "ext4")]));
+        let blocking = Blocking::on(MountTable::given(&[("/", "ext4")]), JOBS_PER_MOUNT_MAX);
         let (release, hanging) = mpsc::channel::<()>();
         let hanging = Arc::new(Mutex::new(hanging));
         for number in 0..JOBS_PER_MOUNT_MAX {

@@ -2,7 +2,7 @@
 //!
 //! Promised: the answer comes soon after the shell has exited or its time is over, whatever the
 //! shell leaves behind; after a timeout nothing of the command's tree and session runs; a command
-//! under reins is known to its caller before it does anything, and ended when its caller asks for it, at whatever
+//! that is held is known to its caller before it does anything, and ended when its caller asks for it, at whatever
 //! stage it is; another known process that it has started is spared.
 //! Absent: an end of the command when nobody waits any more. Dropped, this leaves the command alone: it belongs to
 //! the host, not to the agent's life.
@@ -81,13 +81,13 @@ pub(crate) struct CommandContext {
     pub(crate) spawner: Spawner,
 }
 
-pub(crate) async fn run(ground: &CommandContext, command: Command, reins: Option<CommandHold>) -> CommandExit {
+pub(crate) async fn run(context: &CommandContext, command: Command, hold: Option<CommandHold>) -> CommandExit {
     let deadline = Instant::now() + command.timeout.min(TIMEOUT_MAX);
-    let (hold, mut end) = match reins {
+    let (hold, mut end) = match hold {
         Some(CommandHold { begun, held, end }) => (Some((begun, held)), Some(end)),
         None => (None, None),
     };
-    let running = match start(ground, command, hold, deadline, &mut end).await {
+    let running = match start(context, command, hold, deadline, &mut end).await {
         Ok(running) => running,
         Err(result) => return CommandExit { result, output: String::new() },
     };
@@ -137,7 +137,7 @@ async fn wanted(end: &mut Option<oneshot::Receiver<()>>) {
 type Hold = (oneshot::Sender<Incarnation>, HeldCommand);
 
 async fn start(
-    ground: &CommandContext,
+    context: &CommandContext,
     command: Command,
     hold: Option<Hold>,
     deadline: Instant,
@@ -146,15 +146,15 @@ async fn start(
     let account = tokio::select! {
         biased;
         () = wanted(end) => return Err(CommandResult::Cancelled),
-        account = account(ground, &command) => account?,
+        account = account(context, &command) => account?,
     };
     let lacking = |error: std::io::Error| CommandResult::NotStarted(format!("the command cannot be run: {error}"));
     let pair = hold.as_ref().map(|_| UnixStream::pair()).transpose().map_err(lacking)?;
     let (ours, theirs) = pair.unzip();
-    let (running, child) = Running::spawn(ground, &command, &account, theirs).map_err(CommandResult::NotStarted)?;
+    let (running, child) = Running::spawn(context, &command, &account, theirs).map_err(CommandResult::NotStarted)?;
     if let Some(((begun, held), ours)) = hold.zip(ours) {
         held.hold(ours);
-        let _ = begun.send(running.life(&ground.boot));
+        let _ = begun.send(running.life(&context.boot));
     }
     // Until its exec the child may hang: its directory may.
     let result = tokio::select! {
@@ -175,9 +175,9 @@ async fn start(
 
 /// Who the command is run as, if it can be run at all. Where that is not at hand it is found out on a
 /// thread, because the name service and the file system of the directory may hang.
-async fn account(ground: &CommandContext, command: &Command) -> Result<Arc<Account>, CommandResult> {
+async fn account(context: &CommandContext, command: &Command) -> Result<Arc<Account>, CommandResult> {
     let (user, directory) = (&command.user, &command.directory);
-    if let Some(account) = ground.accounts.known(user).filter(|_| is_cached_directory(directory)) {
+    if let Some(account) = context.accounts.known(user).filter(|_| is_cached_directory(directory)) {
         return Ok(account);
     }
     let work = {
@@ -186,8 +186,8 @@ async fn account(ground: &CommandContext, command: &Command) -> Result<Arc<Accou
     };
     let name = format!("{user} in {}", directory.display());
     let not_run = CommandResult::NotStarted;
-    match ground.blocking.run(&name, PREPARE_LIMIT.min(command.timeout), work).await {
-        Ok(account) => Ok(ground.accounts.keep(user, account.map_err(not_run)?)),
+    match context.blocking.run(&name, PREPARE_LIMIT.min(command.timeout), work).await {
+        Ok(account) => Ok(context.accounts.keep(user, account.map_err(not_run)?)),
         Err(_) => Err(not_run(format!("user '{user}' or setup_path {} did not answer", directory.display()))),
     }
 }
@@ -227,13 +227,13 @@ struct Running {
 
 impl Running {
     fn spawn(
-        ground: &CommandContext,
+        context: &CommandContext,
         command: &Command,
         account: &Account,
         hold: Option<UnixStream>,
     ) -> Result<(Self, SpawnedChild), String> {
         let changes_user = rustix::process::geteuid().as_raw() != account.uid;
-        let capture = ground.outputs.open(&command.output_name, changes_user.then_some(account.uid));
+        let capture = context.outputs.open(&command.output_name, changes_user.then_some(account.uid));
         let capture = match capture {
             Ok(capture) => Some(capture),
             Err(error) => {
@@ -242,13 +242,13 @@ impl Running {
                 None
             }
         };
-        let attach = match (&ground.groups, &command.leaf) {
+        let attach = match (&context.groups, &command.leaf) {
             (Some(groups), Some(leaf)) => groups.attach(leaf),
             (None, _) | (_, None) => CgroupAttach::Nowhere,
         };
         let mut environment = command.environment.clone();
         if let Some(leaf) = &command.leaf {
-            environment.push((leftovers::MARK.to_owned(), leftovers::mark(&ground.mark, leaf)));
+            environment.push((leftovers::MARK.to_owned(), leftovers::mark(&context.mark, leaf)));
             environment.push((leftovers::LAUNCH.to_owned(), leftovers::launch_now()));
         }
         let plan = SpawnPlan {
@@ -262,7 +262,7 @@ impl Running {
         };
 
         let spawning = CHILDREN.spawning();
-        let (Forked { pid, pidfd }, child) = ground.spawner.spawn(plan, hold)?;
+        let (Forked { pid, pidfd }, child) = context.spawner.spawn(plan, hold)?;
         let owned = spawning.started(pid);
         // Nobody has waited for it, so what the pid means is still this child.
         match Stat::of(pid) {
@@ -272,7 +272,7 @@ impl Running {
                     Self {
                         fd: pidfd,
                         shell,
-                        killer: ground.killer.clone(),
+                        killer: context.killer.clone(),
                         leaf: command.leaf.clone(),
                         capture,
                         _owned: owned,

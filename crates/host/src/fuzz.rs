@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::pidfile::{self, Refusal};
 use crate::usage::Units;
-use crate::{procfs, sampler};
+use crate::{procfs, sampler, untrusted_path};
 
 // It is private to `cgroup` and touches no files, so it is the same here.
 #[allow(clippy::duplicate_mod, reason = "a door for fuzzing must not change what is private")]
@@ -16,7 +16,8 @@ mod mounts;
 
 /// The pid in a pid file of any owner, or why there is none.
 pub fn pid_file(path: &Path) -> Result<i32, String> {
-    pidfile::read(path, |_| true).map(|entry| entry.pid).map_err(|refusal| match refusal {
+    let found = untrusted_path::find_no_follow(path);
+    pidfile::read(path, found, |_| true).map(|entry| entry.pid).map_err(|refusal| match refusal {
         Refusal::Absent(reason)
         | Refusal::Dead { pid: _, reason }
         | Refusal::Unclear(reason)

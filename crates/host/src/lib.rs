@@ -38,13 +38,14 @@ mod spawn;
 pub mod stop_signals;
 mod syscall;
 mod tree;
+pub mod untrusted_path;
 mod usage;
 mod user;
 mod wall_clock;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -62,6 +63,7 @@ pub use fork::SpawnMethod;
 pub use leftovers::LeftoversResult;
 pub use reaper::reap_orphans;
 pub use release::{CommandRelease, HeldCommand, command_release};
+pub use rights::UserRights;
 pub use sampler::{Sample, Sampler};
 
 use blocking::Blocking;
@@ -75,7 +77,7 @@ use reaper::CHILDREN;
 use spawn::Spawner;
 use tree::ProcessRef;
 use usage::Meter;
-use user::AccountCache;
+use user::{Account, AccountCache};
 use wall_clock::{DRIFT_MILLIS_MAX, WallClock};
 
 #[derive(Clone, Debug)]
@@ -102,7 +104,9 @@ pub struct Host {
 #[derive(Debug)]
 struct Shared {
     boot: BootId,
-    ground: CommandContext,
+    context: CommandContext,
+    /// Work that takes longer than a look.
+    long_blocking: Blocking,
     tracking: Tracking,
     meter: Meter,
     wall_clock: Arc<WallClock>,
@@ -130,7 +134,7 @@ impl Host {
         let mark = cgroup::scope_of(&options.state_dir);
         let killer = Killer::new(groups.clone(), mark.clone(), Journal::open(&options.state_dir, boot.clone()));
         killer.finish_interrupted();
-        let ground = CommandContext {
+        let context = CommandContext {
             boot: boot.clone(),
             killer,
             mark,
@@ -140,10 +144,10 @@ impl Host {
             groups,
             spawner: Spawner::new(options.spawn),
         };
-        let meter = Meter::new(Sampler::new(boot.clone(), ground.groups.clone()));
+        let meter = Meter::new(Sampler::new(boot.clone(), context.groups.clone()));
         let wall_clock = Arc::new(WallClock::open(&options.state_dir, boot.clone()));
-        let boot_millis = AtomicI64::new(0);
-        Ok(Self { shared: Arc::new(Shared { boot, ground, tracking, meter, wall_clock, boot_millis }) })
+        let (boot_millis, long_blocking) = (AtomicI64::new(0), Blocking::for_long_work());
+        Ok(Self { shared: Arc::new(Shared { boot, context, long_blocking, tracking, meter, wall_clock, boot_millis }) })
     }
 
     /// How it is known here what belongs to a process.
@@ -153,7 +157,7 @@ impl Host {
 
     /// A new measurer of lives, which belongs to one caller.
     pub fn sampler(&self) -> Sampler {
-        Sampler::new(self.shared.boot.clone(), self.shared.ground.groups.clone())
+        Sampler::new(self.shared.boot.clone(), self.shared.context.groups.clone())
     }
 
     pub fn boot_id(&self) -> &BootId {
@@ -183,7 +187,7 @@ impl Host {
     /// Whether the process runs, by its pid file. `known` is the life that was seen last; found
     /// again it counts whatever it is called now. `leaf` is that of its commands: what they started is known by it.
     pub async fn look(&self, leaf: &Leaf, identity: &Identity, known: Option<&Incarnation>) -> Probe {
-        let CommandContext { blocking, accounts, groups, mark, .. } = &self.shared.ground;
+        let CommandContext { blocking, accounts, groups, mark, .. } = &self.shared.context;
         let origin = Origin {
             groups: groups.clone(),
             scope: mark.clone(),
@@ -195,42 +199,26 @@ impl Host {
 
     /// As [`Self::look`], where the answer is at hand. None: it takes a look.
     pub fn look_now(&self, identity: &Identity, known: Option<&Incarnation>) -> Option<Probe> {
-        probe::look_now(&self.shared.ground.accounts, &self.shared.boot, identity, known)
+        probe::look_now(&self.shared.context.accounts, &self.shared.boot, identity, known)
     }
 
-    /// Runs `work` on this thread with the rights of a user. An error says in words for people why there are
-    /// none. May hang with the name service; `work` must not start anything.
-    pub fn as_user<T>(&self, user: &str, work: impl FnOnce() -> T) -> Result<T, String> {
-        if user == user::ROOT {
-            return Ok(work());
-        }
-        let account = self.shared.ground.accounts.find(user)?;
-        rights::as_account(&account, work)
-            .map_err(|error| format!("the rights of user '{user}' cannot be taken: {error}"))
-    }
-
-    /// Whether logs can be read with the rights of a user. An error says in words for people why not: an agent that is
-    /// not root would read them with its own.
-    pub fn check_reads_logs_as(&self, uid: u32, user: &str) -> Result<(), String> {
-        user::check_can_become(uid, user, "read logs")
-    }
-
-    /// The number of a user. An error says in words for people why there is none. May hang with the name service.
-    pub fn user_id(&self, user: &str) -> Result<u32, String> {
-        if user == user::ROOT {
-            return Ok(0);
-        }
-        Ok(self.shared.ground.accounts.find(user)?.uid)
+    /// The rights of a user. An error says in words for people why there are none. May hang with the name service.
+    pub fn user(&self, name: &str) -> Result<UserRights, String> {
+        let account = match name {
+            user::ROOT => Arc::new(Account::root()),
+            name => self.shared.context.accounts.find(name)?,
+        };
+        Ok(UserRights::of(account))
     }
 
     /// Runs a command to its end. Dropped before, it leaves the command running.
     pub async fn run(&self, command: Command) -> CommandExit {
-        command::run(&self.shared.ground, command, None).await
+        command::run(&self.shared.context, command, None).await
     }
 
     /// As [`Self::run`], for a command that its caller must know before it does anything.
-    pub async fn run_held(&self, command: Command, reins: CommandHold) -> CommandExit {
-        command::run(&self.shared.ground, command, Some(reins)).await
+    pub async fn run_held(&self, command: Command, hold: CommandHold) -> CommandExit {
+        command::run(&self.shared.context, command, Some(hold)).await
     }
 
     /// Waits for the end of a command that an agent before this one started; when `time` is over, or
@@ -242,7 +230,7 @@ impl Host {
         time: Duration,
         end: oneshot::Receiver<()>,
     ) -> CommandExit {
-        command::rejoin(&self.shared.ground.killer, self.ended(command.clone()), command, leaf, time, end).await
+        command::rejoin(&self.shared.context.killer, self.ended(command.clone()), command, leaf, time, end).await
     }
 
     /// File work of the caller, on a thread where it may hang. None: no answer within `limit`, or
@@ -252,19 +240,49 @@ impl Host {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        self.shared.ground.blocking.run(name, limit, work).await.ok()
+        self.shared.context.blocking.run(name, limit, work).await.ok()
+    }
+
+    /// As [`Self::blocking`], for work on one path that takes its time, such as hashing files: it has threads of its
+    /// own, so that looks at pid files never wait for it. The limit counts from its turn.
+    pub async fn long_blocking<T, F>(&self, path: &Path, name: &str, limit: Duration, work: F) -> Option<T>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        self.shared.long_blocking.run_in_turn(path, name, limit, work).await.ok()
+    }
+
+    /// Sorts what lies on different mounts, without asking a file system that may hang. `name` says whose paths they are.
+    /// None if local ones have not answered within the limit.
+    pub async fn by_mount<T: Send + 'static>(
+        &self,
+        name: &str,
+        limit: Duration,
+        items: Vec<T>,
+        path: fn(&T) -> &Path,
+    ) -> Option<Vec<Vec<T>>> {
+        let mounts = self.shared.long_blocking.mounts();
+        let sort = move || {
+            let mut sorted: HashMap<&str, Vec<T>> = HashMap::new();
+            for item in items {
+                sorted.entry(mounts.holding(path(&item))).or_default().push(item);
+            }
+            sorted.into_values().collect()
+        };
+        self.long_blocking(Path::new("/"), name, limit, sort).await
     }
 
     /// Removes the captures of a command; one that somebody still writes to stays bounded until then.
     pub async fn remove_outputs(&self, names: Vec<String>) {
-        let outputs = self.shared.ground.outputs.clone();
-        self.shared.ground.blocking.work(move || outputs.remove(&names)).await;
+        let outputs = self.shared.context.outputs.clone();
+        self.shared.context.blocking.work(move || outputs.remove(&names)).await;
     }
 
     /// Removes the captures of all commands but these.
     pub async fn retain_outputs(&self, names: HashSet<String>) {
-        let outputs = self.shared.ground.outputs.clone();
-        self.shared.ground.blocking.work(move || outputs.retain(&names)).await;
+        let outputs = self.shared.context.outputs.clone();
+        self.shared.context.blocking.work(move || outputs.retain(&names)).await;
     }
 
     /// Resolves when that life is over: at once if it already is, or never was on this boot.
@@ -349,7 +367,7 @@ impl Host {
             return Ok(0);
         }
         let root = ProcessRef { pid, start_ticks: life.start_ticks };
-        self.shared.ground.killer.kill(Target::Tree(root, leaf)).await.map_err(failed)
+        self.shared.context.killer.kill(Target::Tree(root, leaf)).await.map_err(failed)
     }
 
     /// Says which life the process of this leaf has now, and which those of its name had that were unregistered. They,
@@ -366,17 +384,17 @@ impl Host {
             is_of_boot.then_some(ProcessRef { pid: life.pid, start_ticks: life.start_ticks })
         };
         let (present, elders) = (present.and_then(known), elders.into_iter().filter_map(known).collect());
-        self.shared.ground.killer.set_lives(leaf.clone(), KnownLives { present, elders });
+        self.shared.context.killer.set_lives(leaf.clone(), KnownLives { present, elders });
     }
 
     /// Whether there are cgroups and nothing lives in the leaf. Does not block.
     pub fn is_leaf_empty(&self, leaf: &Leaf) -> bool {
-        self.shared.ground.groups.as_ref().is_some_and(|groups| groups.is_empty(leaf))
+        self.shared.context.groups.as_ref().is_some_and(|groups| groups.is_empty(leaf))
     }
 
     /// Whether there are cgroups and that process is in the leaf. Does not block.
     pub fn is_in_leaf(&self, life: &Incarnation, leaf: &Leaf) -> bool {
-        self.shared.ground.groups.as_ref().is_some_and(|groups| groups.holds(leaf, life.pid))
+        self.shared.context.groups.as_ref().is_some_and(|groups| groups.holds(leaf, life.pid))
     }
 
     /// Ends what a life that is over, or a failed start, has left behind: SIGTERM, and SIGKILL after `grace`.
@@ -387,13 +405,13 @@ impl Host {
         grace: Duration,
     ) -> Result<LeftoversResult, Error> {
         let failed = |source| Error::Leaf { leaf: leaf.as_str().to_owned(), source };
-        leftovers::end(&self.shared.ground.killer, leaf, remains, grace).await.map_err(failed)
+        leftovers::end(&self.shared.context.killer, leaf, remains, grace).await.map_err(failed)
     }
 
     /// How many are there of what [`Self::clear_leftovers`] would end.
     pub async fn count_remains(&self, leaf: &Leaf, remains: &Leftovers) -> Result<usize, Error> {
         let failed = |source| Error::Leaf { leaf: leaf.as_str().to_owned(), source };
-        self.shared.ground.killer.count(Target::Remains(leaf.clone(), remains.clone())).await.map_err(failed)
+        self.shared.context.killer.count(Target::Remains(leaf.clone(), remains.clone())).await.map_err(failed)
     }
 
     /// Removes the leaf of a process that has ended. False: something is still in it, and it stays.
@@ -407,9 +425,9 @@ impl Host {
         otherwise: T,
         work: fn(&cgroup::Groups, &Leaf) -> std::io::Result<T>,
     ) -> Result<T, Error> {
-        let Some(groups) = self.shared.ground.groups.clone() else { return Ok(otherwise) };
+        let Some(groups) = self.shared.context.groups.clone() else { return Ok(otherwise) };
         let name = leaf.clone();
-        let result = self.shared.ground.blocking.work(move || work(&groups, &name)).await;
+        let result = self.shared.context.blocking.work(move || work(&groups, &name)).await;
         let result = result.unwrap_or_else(|| Err(std::io::Error::other("the agent is ending")));
         result.map_err(|source| Error::Leaf { leaf: leaf.as_str().to_owned(), source })
     }
@@ -435,7 +453,7 @@ impl Host {
     pub async fn usages(&self, lives: Vec<(Incarnation, Leaf)>) -> Vec<Option<Usage>> {
         let (host, count) = (self.clone(), lives.len());
         let measuring = move || host.shared.meter.usages(&lives, host.now());
-        self.shared.ground.blocking.work(measuring).await.unwrap_or_else(|| vec![None; count])
+        self.shared.context.blocking.work(measuring).await.unwrap_or_else(|| vec![None; count])
     }
 
     /// When that life began, in Unix seconds; 0 for a life of another boot.
@@ -482,7 +500,7 @@ async fn exit_in_time(life: &Incarnation, fd: BorrowedFd<'_>) -> Option<Exit> {
 fn distribution() -> Option<String> {
     let text = ["/etc/os-release", "/usr/lib/os-release"]
         .iter()
-        .find_map(|path| procfs::read(std::path::Path::new(path), 16 * 1024).ok())?;
+        .find_map(|path| procfs::read(Path::new(path), 16 * 1024).ok())?;
     let text = String::from_utf8_lossy(&text);
     let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
     Some(name.trim().trim_matches(['"', '\'']).to_owned())

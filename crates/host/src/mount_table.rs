@@ -6,8 +6,10 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -17,15 +19,21 @@ const PATH: &str = "/proc/self/mountinfo";
 const BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// As the kernel's: a path with more links leads nowhere.
 const LINKS_MAX: usize = 40;
+/// Names on the way to one file, those of links included: what is deeper counts for the mount so far.
+const NAMES_MAX: usize = 1024;
 /// File systems that wait for nobody else.
 const LOCAL: [&str; 8] = ["ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "ramfs"];
 
 #[derive(Debug)]
 pub(crate) struct MountTable {
-    mounts: Vec<Mount>,
+    mounts: Mounts,
     /// Tells of changes; None: the mounts are given, or the kernel does not list them.
     changes: Option<File>,
 }
+
+/// The mounts of one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Mounts(Arc<[Mount]>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Mount {
@@ -42,7 +50,7 @@ impl MountTable {
     #[cfg(test)]
     pub(crate) fn given(mounts: &[(&str, &str)]) -> Self {
         let mount = |(point, kind): &(&str, &str)| Mount { point: (*point).to_owned(), is_local: LOCAL.contains(kind) };
-        Self { mounts: mounts.iter().map(mount).collect(), changes: None }
+        Self { mounts: Mounts(mounts.iter().map(mount).collect()), changes: None }
     }
 
     /// Whether anything has changed.
@@ -57,15 +65,25 @@ impl MountTable {
     }
 
     pub(crate) fn contains(&self, point: &str) -> bool {
-        self.mounts.iter().any(|mount| mount.point == point)
+        self.mounts.0.iter().any(|mount| mount.point == point)
     }
 
-    /// The mount that has to answer for a path; empty where none is known to hold it.
+    pub(crate) fn mounts(&self) -> &Mounts {
+        &self.mounts
+    }
+}
+
+impl Mounts {
+    /// The mount that has to answer for a path; empty where none is known to hold it. Looks at file systems that are local.
     pub(crate) fn holding(&self, path: &Path) -> &str {
         let mut real = PathBuf::new();
         let mut rest = parts(path);
-        let mut links = 0;
+        let (mut links, mut names) = (0, 0);
         while let Some(part) = rest.pop() {
+            names += 1;
+            if names > NAMES_MAX {
+                break;
+            }
             if part == ".." {
                 real.pop();
                 continue;
@@ -73,12 +91,14 @@ impl MountTable {
             real.push(part);
             // What is beyond a file system that may hang is its own matter.
             let Some(Mount { is_local: true, .. }) = self.mount_of(&real) else { break };
-            if let Ok(target) = std::fs::read_link(&real)
-                && links < LINKS_MAX
-            {
-                links += 1;
-                real.pop();
-                rest.extend(parts(&target));
+            match std::fs::read_link(&real) {
+                Ok(target) if links < LINKS_MAX => {
+                    links += 1;
+                    real.pop();
+                    rest.extend(parts(&target));
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => break,
+                Ok(_) | Err(_) => {}
             }
         }
         self.mount_of(&real).map_or("", |mount| &mount.point)
@@ -86,7 +106,7 @@ impl MountTable {
 
     fn mount_of(&self, real: &Path) -> Option<&Mount> {
         // Of several mounts on one point the last one is on top.
-        self.mounts.iter().filter(|mount| real.starts_with(&mount.point)).max_by_key(|mount| mount.point.len())
+        self.0.iter().filter(|mount| real.starts_with(&mount.point)).max_by_key(|mount| mount.point.len())
     }
 }
 
@@ -96,9 +116,9 @@ fn parts(path: &Path) -> Vec<OsString> {
     path.components().rev().filter_map(part).collect()
 }
 
-fn read() -> Vec<Mount> {
+fn read() -> Mounts {
     let text = procfs::read(Path::new(PATH), BYTES_MAX).unwrap_or_default();
-    mounts(&String::from_utf8_lossy(&text))
+    Mounts(mounts(&String::from_utf8_lossy(&text)).into())
 }
 
 /// From the text of `mountinfo`, where odd characters are written in octal.
@@ -153,7 +173,7 @@ mod tests {
             (at("loop/x"), "/"),
             (PathBuf::new(), ""),
         ] {
-            assert_eq!(table.holding(&path), mount, "{}", path.display());
+            assert_eq!(table.mounts().holding(&path), mount, "{}", path.display());
         }
     }
 }

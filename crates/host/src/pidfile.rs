@@ -1,32 +1,50 @@
 //! Pid files, read without trust: anybody may have written anything there.
 //!
-//! Promised: no read blocks on a FIFO or a device, follows a link or reads more than 64 bytes;
+//! Promised: no FIFO or device is opened; neither a link at the end of the path nor a magic link of /proc on the way is followed;
+//! no more than 64 bytes are read;
 //! every refusal says why and names the file, and quotes nothing of it but a pid. Absent: rights, since the caller
 //! reads with those of the spec's user ([`crate::rights`]); a limit of time (a network file system may hang), see
 //! [`crate::blocking`]; and any knowledge of whether the pid runs, see [`crate::look`].
 
-use std::fs::{FileType, OpenOptions};
-use std::io::{IoSliceMut, Read};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::ffi::OsStr;
+use std::fs::FileType;
+use std::io::{self, IoSliceMut, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2, statx};
-use rustix::io::{ReadWriteFlags, preadv2};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use proctor_model::{Incarnation, Message, messages};
 
 use crate::local_fs;
+use crate::untrusted_path::{self, Found, descriptor_path};
 
 const BYTES_MAX: usize = 64;
 const DIGITS_MAX: usize = 10;
 /// The kernel's own limit (PID_MAX_LIMIT); `kernel.pid_max` cannot be set above it.
 const PID_MAX: u64 = 4_194_304;
 
-/// The pid file of a process: `pid_path` itself, or a file in it where it is a directory.
-pub(crate) fn resolve(pid_path: &str, proc_name: &str) -> PathBuf {
+/// The pid file of a process: `pid_path` itself, or a file in it where it is a directory. With what is there.
+pub(crate) fn locate(pid_path: &str, proc_name: &str) -> (PathBuf, io::Result<Found>) {
     let path = Path::new(pid_path);
-    if pid_path.ends_with('/') || path.is_dir() { path.join(format!("{proc_name}.pid")) } else { path.to_owned() }
+    let found = untrusted_path::find_no_follow(path);
+    let may_be_directory = |found: &Found| found.metadata().is_dir() || found.metadata().is_symlink();
+    if !pid_path.ends_with('/') && !found.as_ref().is_ok_and(may_be_directory) {
+        return (path.to_owned(), found);
+    }
+    let name = format!("{proc_name}.pid");
+    let inside = path.join(&name);
+    // A link to a directory stands for it.
+    match untrusted_path::find(path) {
+        Ok(directory) => match directory.as_directory() {
+            Some(directory) => (inside, untrusted_path::find_no_follow_in(directory, OsStr::new(&name))),
+            None if pid_path.ends_with('/') => (inside, Err(Errno::NOTDIR.into())),
+            None => (path.to_owned(), found),
+        },
+        Err(error) if pid_path.ends_with('/') => (inside, Err(error)),
+        Err(_) => (path.to_owned(), found),
+    }
 }
 
 /// Why a pid file names no process, in words for people.
@@ -60,27 +78,32 @@ pub(crate) struct PidEntry {
     pub(crate) file: (u64, u64),
 }
 
-/// The pid in a pid file, or the reason for people why there is none. `may_own` says whether a
-/// user may own such a file.
-pub(crate) fn read(path: &Path, may_own: impl FnOnce(u32) -> bool) -> Result<PidEntry, Refusal> {
+/// The pid in a pid file that was [located](locate), or the reason for people why there is none. `may_own` says whether
+/// a user may own such a file.
+pub(crate) fn read(
+    path: &Path,
+    found: io::Result<Found>,
+    may_own: impl FnOnce(u32) -> bool,
+) -> Result<PidEntry, Refusal> {
     let shown = path.display();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NOCTTY)
-        .open(path);
-    let file = file.map_err(|error| match error.raw_os_error() {
+    let refusal = |error: io::Error| match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENOTDIR) => Refusal::Absent(messages::no_pid_file(&shown)),
-        Some(libc::ELOOP) => Refusal::Absent(messages::pid_file_is_a_link(&shown)),
-        Some(libc::ENXIO) => Refusal::Absent(messages::pid_file_not_regular(&shown, "socket or device")),
+        // Says nothing about the process: an earlier version followed such links.
+        Some(libc::ELOOP) => Refusal::Unclear(messages::pid_file_behind_links(&shown)),
         Some(libc::EACCES) => Refusal::Unclear(messages::pid_file_not_readable(&shown)),
         _ => Refusal::Unclear(messages::pid_file_cannot_be_opened(&shown, error)),
-    })?;
-    let unreadable = |error: std::io::Error| Refusal::Unclear(messages::pid_file_cannot_be_read(&shown, error));
-    let metadata = file.metadata().map_err(unreadable)?;
-    local_fs::learn(&file);
-    if !metadata.is_file() {
-        return Err(messages::pid_file_not_regular(&shown, kind(metadata.file_type())).into());
+    };
+    let found = found.map_err(refusal)?;
+    let kind = found.metadata().file_type();
+    if kind.is_symlink() {
+        return Err(messages::pid_file_is_a_link(&shown).into());
     }
+    if !kind.is_file() {
+        return Err(messages::pid_file_not_regular(&shown, name_of(kind)).into());
+    }
+    let (file, metadata) = found.open().map_err(refusal)?;
+    let unreadable = |error: io::Error| Refusal::Unclear(messages::pid_file_cannot_be_read(&shown, error));
+    local_fs::learn(&file);
     if !may_own(metadata.uid()) {
         return Err(messages::pid_file_of_another_user(&shown, crate::user::name(metadata.uid())).into());
     }
@@ -97,15 +120,16 @@ pub(crate) fn read(path: &Path, may_own: impl FnOnce(u32) -> bool) -> Result<Pid
 /// for a disk or a network. None: it takes more to find out, [`read`] at least.
 pub(crate) fn read_cached(path: &Path) -> Option<i32> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let place = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED).ok()?;
+    let resolve = ResolveFlags::CACHED | ResolveFlags::NO_MAGICLINKS;
+    let place = openat2(CWD, path, flags, Mode::empty(), resolve).ok()?;
     let wanted = StatxFlags::TYPE | StatxFlags::UID | local_fs::WANTED;
     let stat = statx(&place, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, wanted).ok()?;
     let is_file = rustix::fs::FileType::from_raw_mode(stat.stx_mode.into()) == rustix::fs::FileType::RegularFile;
     let is_ours = stat.stx_uid == 0 || stat.stx_uid == rustix::process::geteuid().as_raw();
     // Only now: to open a file may be a question to another host.
     let kind = local_fs::kind(&stat).filter(|_| is_file && is_ours)?;
-    let path = format!("/proc/self/fd/{}", place.as_raw_fd());
-    let file = openat(CWD, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let file = openat(CWD, descriptor_path(&place), OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
+        .ok()?;
     let flags = match kind {
         local_fs::Kind::Disk => ReadWriteFlags::NOWAIT,
         local_fs::Kind::Memory => ReadWriteFlags::empty(),
@@ -115,7 +139,7 @@ pub(crate) fn read_cached(path: &Path) -> Option<i32> {
     parse(text.get(..length)?).ok()
 }
 
-fn kind(kind: FileType) -> &'static str {
+fn name_of(kind: FileType) -> &'static str {
     if kind.is_dir() {
         "directory"
     } else if kind.is_fifo() {
@@ -207,7 +231,7 @@ mod tests {
         std::os::unix::fs::symlink(&plain, &link).unwrap();
 
         assert_eq!(read_cached(&plain), None, "nobody has asked its file system");
-        assert_eq!(read(&plain, |_| true).unwrap().pid, 4242);
+        assert_eq!(read(&plain, untrusted_path::find_no_follow(&plain), |_| true).unwrap().pid, 4242);
         // Not every file system is one of this host.
         assert!(matches!(read_cached(&plain), Some(4242) | None));
         for other in [&link, &odd, &dir.path().to_owned(), &dir.path().join("none")] {

@@ -143,8 +143,8 @@ pub(crate) fn is_alive(life: &Incarnation, boot: &BootId) -> bool {
 fn read_pid(account: &Account, identity: &Identity) -> Result<(PathBuf, PidEntry), Refusal> {
     let us = rustix::process::geteuid().as_raw();
     let read = || {
-        let path = pidfile::resolve(identity.pid_path.as_str(), identity.proc_name.as_str());
-        let entry = pidfile::read(&path, |owner| owner == 0 || owner == us || owner == account.uid)?;
+        let (path, found) = pidfile::locate(identity.pid_path.as_str(), identity.proc_name.as_str());
+        let entry = pidfile::read(&path, found, |owner| owner == 0 || owner == us || owner == account.uid)?;
         Ok((path, entry))
     };
     let user = &account.name;

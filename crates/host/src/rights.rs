@@ -7,11 +7,39 @@
 //! then works with its own rights.
 
 use std::io;
+use std::sync::Arc;
 
 use rustix::process::{Gid, Uid, getegid, geteuid, getgroups};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-use crate::user::Account;
+use crate::user::{self, Account};
+
+/// The rights of a user of this host.
+#[derive(Clone, Debug)]
+pub struct UserRights(Arc<Account>);
+
+impl UserRights {
+    pub(crate) fn of(account: Arc<Account>) -> Self {
+        Self(account)
+    }
+
+    pub fn uid(&self) -> u32 {
+        self.0.uid
+    }
+
+    /// Whether this agent can do something as the user. An error says in words for people why not: an agent that is not
+    /// root would do it with its own rights. `what` is "read logs", for example.
+    pub fn check(&self, what: &str) -> Result<(), String> {
+        user::check_can_become(self.0.uid, &self.0.name, what)
+    }
+
+    /// Runs `work` on this thread with these rights. An error says in words for people why they could not be taken.
+    /// `work` must not start a process or a thread.
+    pub fn run<T>(&self, work: impl FnOnce() -> T) -> Result<T, String> {
+        let failed = |error| format!("the rights of user '{}' cannot be taken: {error}", self.0.name);
+        as_account(&self.0, work).map_err(failed)
+    }
+}
 
 /// Runs `work` on this thread as the account. An error: its rights could not be taken, and nothing was run. `work` must
 /// not start a process or a thread.

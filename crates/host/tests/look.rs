@@ -89,6 +89,27 @@ async fn a_fifo_a_link_and_a_socket_are_no_pid_files() {
     }
 }
 
+#[tokio::test]
+async fn a_pid_file_behind_a_magic_link_of_proc_is_not_read() {
+    use std::os::fd::AsRawFd;
+    let world = World::new();
+    let process = Started::new("/bin/sleep", &["1000"]);
+    fs::write(world.path("sleep.pid"), process.pid().to_string()).unwrap();
+    let open = fs::File::open(world.root.path()).unwrap();
+    let directory = std::path::PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
+    symlink(&directory, world.path("way")).unwrap();
+    assert!(directory.join("sleep.pid").exists(), "the kernel follows it");
+
+    for path in [directory.join("sleep.pid"), world.path("way/sleep.pid"), world.path("way/"), directory.join("")] {
+        let looked = world.look("sleep", &path).await;
+        assert!(matches!(looked, Probe::Unclear { named: None, .. }), "{}: {looked:?}", path.display());
+    }
+    for path in [world.path("way"), directory] {
+        let looked = world.look("sleep", &path).await;
+        assert!(matches!(looked, Probe::Absent(_)), "a link at the end is no pid file: {looked:?}");
+    }
+}
+
 fn make_fifo(path: &std::path::Path) {
     rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, rustix::fs::Mode::from(0o600), 0)
         .expect("a FIFO");

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::FieldError;
+use crate::message::known_phrase;
+use crate::{FieldError, Message, Phrase};
 
 /// Where a process stands on its host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -81,6 +82,8 @@ pub struct Usage {
 
 /// How the reason of a process begins that was ended for exceeding a limit of its own or of its pool.
 pub const EVICTED_REASON: &str = "ended for its use of ";
+/// The id of that reason.
+const EVICTED_ID: &str = "ended_over_limit";
 
 /// What a snapshot carries of one text. A reason may be what a command printed.
 const TEXT_BYTES_MAX: usize = 1024;
@@ -103,8 +106,12 @@ pub struct Snapshot {
     pub reported_at: i64,
     /// Starts by supervision since the last operation or stable run.
     pub restarts: u32,
-    /// Why it is not running, where that is known.
+    /// Why it is not running, where that is known, in English.
     pub reason: String,
+    /// The same as an entry of the catalogue of messages; absent where it is none, as from agents of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known_phrase")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
+    pub reason_phrase: Option<Phrase>,
     /// When a periodic process runs next, in Unix seconds; 0 where it does not.
     #[serde(default)]
     pub next_run_at: i64,
@@ -115,15 +122,30 @@ pub struct Snapshot {
 impl Snapshot {
     /// Ended for exceeding a limit, and waits for its next start.
     pub fn is_evicted(&self) -> bool {
-        self.phase == Phase::Waiting && self.reason.starts_with(EVICTED_REASON)
+        let id = self.reason_phrase.as_ref().map(Phrase::id);
+        let is_reason = match id {
+            Some(id) => id == EVICTED_ID,
+            None => self.reason.starts_with(EVICTED_REASON),
+        };
+        self.phase == Phase::Waiting && is_reason
+    }
+
+    pub fn reason(&self) -> Message {
+        Message::of_parts(self.reason.clone(), self.reason_phrase.clone())
+    }
+
+    pub fn set_reason(&mut self, reason: Message) {
+        (self.reason, self.reason_phrase) = reason.into_parts();
     }
 
     /// With its texts cut to what a link carries.
     #[must_use]
     pub fn fitted(mut self) -> Self {
-        for text in [&mut self.version, &mut self.health, &mut self.reason, &mut self.usage.state] {
+        for text in [&mut self.version, &mut self.health, &mut self.usage.state] {
             cut(text, TEXT_BYTES_MAX);
         }
+        let reason = Message::of_parts(std::mem::take(&mut self.reason), self.reason_phrase.take());
+        self.set_reason(reason.fitted(TEXT_BYTES_MAX, ""));
         cut(&mut self.usage.command_line, COMMAND_LINE_BYTES_MAX);
         self
     }
@@ -131,4 +153,49 @@ impl Snapshot {
 
 pub(crate) fn cut(text: &mut String, bytes_max: usize) {
     text.truncate(text.floor_char_boundary(bytes_max));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages;
+
+    #[test]
+    fn an_eviction_is_known_by_its_id_and_that_of_an_earlier_agent_by_its_text() {
+        let reason = messages::ended_over_limit("memory", 9, 5);
+        let mut snapshot = Snapshot { phase: Phase::Waiting, ..Snapshot::default() };
+
+        snapshot.set_reason(reason.clone());
+        assert!(snapshot.is_evicted() && snapshot.reason_phrase.is_some());
+        assert_eq!(snapshot.reason(), reason);
+        snapshot.set_reason(Message::plain(reason.as_str()));
+        assert!(snapshot.is_evicted());
+        snapshot.set_reason(messages::registration_waits());
+        assert!(!snapshot.is_evicted());
+    }
+
+    #[test]
+    fn a_snapshot_keeps_the_phrase_of_its_reason_and_one_without_it_is_read() {
+        let mut snapshot = Snapshot::default();
+        snapshot.set_reason(messages::no_pid_file("/run/a.pid"));
+        let json = serde_json::to_value(&snapshot).unwrap();
+        let mut earlier = json.clone();
+        earlier.as_object_mut().unwrap().remove("reason_phrase");
+
+        assert_eq!(json["reason"], "no pid file /run/a.pid");
+        assert_eq!(json["reason_phrase"]["id"], "no_pid_file");
+        assert_eq!(serde_json::from_value::<Snapshot>(json).unwrap(), snapshot);
+        let earlier: Snapshot = serde_json::from_value(earlier).unwrap();
+        assert_eq!((earlier.reason.as_str(), earlier.reason_phrase), ("no pid file /run/a.pid", None));
+    }
+
+    #[test]
+    fn a_reason_that_is_cut_is_text_alone() {
+        let mut snapshot = Snapshot::default();
+        snapshot.set_reason(messages::no_pid_file("长".repeat(1000)));
+
+        let fitted = snapshot.fitted();
+
+        assert!(fitted.reason.len() <= TEXT_BYTES_MAX && fitted.reason_phrase.is_none());
+    }
 }

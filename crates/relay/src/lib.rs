@@ -9,6 +9,7 @@
 //!
 //! Start at `listener` (agents), `upstream` (the server) and `passenger` (one agent between them).
 
+mod boarding;
 mod client_hello;
 mod enrol;
 mod enrolments;

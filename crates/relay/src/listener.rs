@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_runtime::{Backoff, Handshakes, Tasks, prepare_link};
+use proctor_runtime::{Backoff, Handshakes, Tasks, end_unacknowledged, prepare_link};
 use proctor_wire::{ALPN_ENROL, ALPN_SESSION, Counted};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::boarding::{Boarding, TurnedAway, tell_busy};
 use crate::client_hello::{Rewound, peek_alpn};
 use crate::enrolments::Enrolments;
 use crate::greetings::KeyedLimit;
@@ -30,9 +31,8 @@ use crate::{Options, RelayError};
 /// For the handshake, and for the first word of it.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
 const SILENCE_LIMIT: Duration = Duration::from_secs(5);
-/// How long an agent waits for its turn to greet, and from its handshake to its welcome: less than an agent waits. A
-/// server that is busy gets all of that time: an agent that is cut off greets again, and costs it more.
-const TURN_LIMIT: Duration = Duration::from_secs(4);
+/// From an agent's handshake to its welcome: less than an agent waits. A server that is busy gets all of that time: an
+/// agent that is cut off greets again, and costs it more.
 const WELCOME_LIMIT: Duration = Duration::from_secs(9);
 /// Connections of one key: an agent may come back while the old ones are not gone yet.
 const OF_KEY_MAX: usize = 4;
@@ -44,6 +44,7 @@ const SERVER_CONNECT_LIMIT: Duration = Duration::from_secs(3);
 struct Door {
     identity: Arc<Identity>,
     upstreams: Arc<Upstreams>,
+    boarding: Boarding,
     greetings: Arc<Handshakes>,
     enrolments: Enrolments,
     agents: Arc<Semaphore>,
@@ -63,6 +64,7 @@ pub(crate) async fn start(
     let door = Arc::new(Door {
         identity,
         upstreams,
+        boarding: Boarding::default(),
         greetings: Arc::default(),
         enrolments: Enrolments::default(),
         agents: Arc::new(Semaphore::new(options.agents_max as usize)),
@@ -142,6 +144,8 @@ fn wanted(names: &[Vec<u8>]) -> Option<Wanted> {
 /// What the peer asks for decides where it goes; what takes longer than a greeting gets a task of its own.
 async fn greet(stream: TcpStream, peer: SocketAddr, door: Arc<Door>, tasks: Tasks) {
     let _ = prepare_link(&stream);
+    // While the way to the server is blocked an agent is answered unasked: only this tells that its host is gone.
+    let _ = end_unacknowledged(&stream, passenger::WRITE_LIMIT);
     let (names, stream) = match peek_alpn(stream).await {
         Ok(peeked) => peeked,
         Err(error) => return tracing::debug!(%peer, %error, "a peer does not speak TLS"),
@@ -186,9 +190,15 @@ async fn carry(tls: TlsStream<Rewound<TcpStream>>, peer: SocketAddr, door: &Door
         return tracing::debug!(%peer, key, "an agent has too many connections: one is closed");
     };
     let welcome_by = Instant::now() + WELCOME_LIMIT;
-    let boarding = tokio::time::timeout(TURN_LIMIT, door.upstreams.board(&key, certificate_der)).await;
-    let Ok(Some(passage)) = boarding else {
-        return tracing::debug!(%peer, "no connection to the server has room: an agent is turned away");
+    let passage = match door.boarding.board(&door.upstreams, &key, certificate_der).await {
+        Ok(passage) => passage,
+        Err(TurnedAway::Busy(retry_after)) => {
+            tracing::debug!(%peer, ?retry_after, "too many greetings: an agent is told to come back");
+            return Box::pin(tell_busy(tls, retry_after)).await;
+        }
+        Err(TurnedAway::NoRoom) => {
+            return tracing::debug!(%peer, "no connection to the server has room: an agent is turned away");
+        }
     };
     let ended = passenger::carry(tls, passage.stream, &passage.heard, passage.greeting, welcome_by).await;
     tracing::debug!(%peer, error = ended.err().map(|error| error.to_string()), "an agent is gone");

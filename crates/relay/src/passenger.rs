@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use parking_lot::Mutex;
-use proctor_wire::{FrameFilter, MuxStream, beat_frame, beat_reply_frame};
+use proctor_wire::{FrameFilter, MuxStream, beat_frame, beat_reply_frame, hang_up};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -25,7 +25,7 @@ use crate::greetings::Greeting;
 /// Read at a time; an idle agent holds no more.
 const READ_BYTES: usize = 4 * 1024;
 /// An agent that does not take a few kilobytes for so long reads no more.
-const WRITE_LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const WRITE_LIMIT: Duration = Duration::from_secs(30);
 /// The server's challenge and its welcome: then the greeting is over.
 const GREETING_FRAMES: u64 = 2;
 /// Heartbeats that are answered; an agent that sends more before it reads gets the answers of these.
@@ -87,13 +87,16 @@ where
     A: AsyncRead + AsyncWrite + Unpin,
 {
     let (number, between) = (stream.number(), Between::default());
-    let (from_agent, to_agent) = tokio::io::split(agent);
+    let (mut from_agent, mut to_agent) = tokio::io::split(agent);
     let (from_server, to_server) = tokio::io::split(stream);
-    tokio::select! {
-        ended = up(from_agent, to_server, &between, || heard.note(number)) => ended,
-        ended = down(from_server, to_agent, &between, greeting) => ended,
+    let is_said = tokio::select! {
+        ended = up(&mut from_agent, to_server, &between, || heard.note(number)) => return ended,
+        ended = down(from_server, &mut to_agent, &between, greeting) => ended,
         () = between.late(welcome_by) => Err(io::Error::new(io::ErrorKind::TimedOut, "the server has not welcomed the agent")),
-    }
+    };
+    is_said?;
+    Box::pin(hang_up(from_agent.unsplit(to_agent))).await;
+    Ok(())
 }
 
 async fn up(
@@ -169,7 +172,6 @@ async fn down(
         tokio::time::timeout(WRITE_LIMIT, writing).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
         passed.clear();
         if count == Some(0) {
-            let _ = tokio::time::timeout(WRITE_LIMIT, agent.shutdown()).await;
             return Ok(());
         }
     }
@@ -367,7 +369,7 @@ mod tests {
         .await;
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn the_last_words_of_the_server_reach_an_agent_that_speaks_itself() {
         for _ in 0..50 {
             let (mut agent, relayed) = tokio::io::duplex(64 * 1024);
@@ -378,10 +380,16 @@ mod tests {
             streams.handle(RelayFrame::Data { stream: 1, bytes: frame(b"busy") }).unwrap();
             streams.handle(RelayFrame::Close { stream: 1 }).unwrap();
 
-            carry(relayed, stream, &Heard::default(), greeting, soon()).await.unwrap();
+            let (heard, mut said) = (Heard::default(), Vec::new());
+            let read = async {
+                agent.read_to_end(&mut said).await.unwrap();
+                // It is still being read, so its kernel is told of no reset.
+                agent.write_all(&[7; 128 * 1024]).await.unwrap();
+                drop(agent);
+            };
+            let (ended, ()) = tokio::join!(carry(relayed, stream, &heard, greeting, soon()), read);
 
-            let mut said = Vec::new();
-            agent.read_to_end(&mut said).await.unwrap();
+            ended.unwrap();
             assert_eq!(said, frame(b"busy"));
         }
     }
@@ -416,7 +424,7 @@ mod tests {
         assert_eq!((greetings.under_way(), streams.count()), (0, 0));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn the_end_of_the_connection_to_the_server_ends_the_agents() {
         let (mut agent, relayed) = tokio::io::duplex(1024);
         let streams = Streams::new(4);

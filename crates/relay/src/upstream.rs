@@ -102,6 +102,12 @@ impl Upstreams {
         self.open.lock().iter().any(Option::is_some)
     }
 
+    #[cfg(test)]
+    pub(crate) fn with_one_connection() -> Self {
+        let open = Open { streams: Streams::new(1000), heard: Heard::default(), greetings: Greetings::default() };
+        Self { addresses: Vec::new(), open: Mutex::new(vec![Some(open)]) }
+    }
+
     /// What is open carries nothing more.
     pub(crate) fn end(&self) {
         self.open.lock().iter().flatten().for_each(|open| open.streams.end());

@@ -20,7 +20,7 @@ mod tasks;
 pub use backoff::{Backoff, Dice};
 pub use handshakes::{Admitted, Greeting, Handshakes, KNOWN_ADDRESSES_MAX, PLACE_WAIT_MAX, share_of};
 pub use log::LogSink;
-pub use socket::prepare_link;
+pub use socket::{end_unacknowledged, prepare_link};
 pub use tasks::{TaskFailed, Tasks};
 
 /// Resolves when the program is asked to end, by SIGTERM or SIGINT; from this call on, not from the first poll.

@@ -1,6 +1,7 @@
 //! TCP connections between our programs.
 
 use std::io;
+use std::time::Duration;
 
 use socket2::SockRef;
 use tokio::net::TcpStream;
@@ -13,4 +14,25 @@ const UNSENT_BYTES_MAX: u32 = 32 * 1024;
 pub fn prepare_link(tcp: &TcpStream) -> io::Result<()> {
     tcp.set_nodelay(true)?;
     SockRef::from(tcp).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)
+}
+
+/// Ends the connection where the peer's kernel has not taken what was sent for so long: a host that vanished closes
+/// nothing, and small messages to it fit into the socket's buffer for hours.
+pub fn end_unacknowledged(tcp: &TcpStream, limit: Duration) -> io::Result<()> {
+    SockRef::from(tcp).set_tcp_user_timeout(Some(limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_link_gives_up_what_nobody_acknowledges() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+
+        end_unacknowledged(&tcp, Duration::from_secs(30)).unwrap();
+
+        assert_eq!(SockRef::from(&tcp).tcp_user_timeout().unwrap(), Some(Duration::from_secs(30)));
+    }
 }

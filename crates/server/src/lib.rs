@@ -19,6 +19,7 @@ mod log_limit;
 mod metrics;
 mod pace;
 mod passwords;
+mod shares;
 pub mod user_token;
 pub mod webhooks;
 
@@ -113,10 +114,11 @@ impl Server {
         let calls = Tasks::default();
         let http = api::serve(options.http, state.clone(), https.clone(), &calls).await?;
         fail_with(tasks, "http", &calls);
-        let (ending, of_calls) = (tasks.shutdown(), calls.clone());
+        let (ending, of_calls, audited) = (tasks.shutdown(), calls.clone(), control.clone());
         tasks.spawn_to_end("http end", async move {
             ending.cancelled().await;
             of_calls.end(CALLS_END_MAX).await;
+            audited.end_audit().await;
         });
         Ok(Self { control, http, link, https, api: state, calls })
     }
@@ -159,13 +161,9 @@ mod tests {
 
     use super::*;
 
-    /// What `proctor server` must not go on without; see `Tasks::failed` for what their end means.
-    #[tokio::test]
-    async fn the_tasks_that_the_server_needs_are_critical() {
-        let dir = tempfile::tempdir().unwrap();
-        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&dir.path().join("proctor.db")).await.unwrap());
-        let (tasks, loopback) = (Tasks::default(), "127.0.0.1:0".parse().unwrap());
-        let options = Options {
+    fn options() -> Options {
+        let loopback = "127.0.0.1:0".parse().unwrap();
+        Options {
             http: loopback,
             link: loopback,
             wait_for: None,
@@ -174,9 +172,17 @@ mod tests {
             retention: control::Retention::default(),
             link_policy: gateway::LinkPolicy::default(),
             traces: Traces::default(),
-        };
+        }
+    }
 
-        let server = Server::start(options, store, &tasks).await.unwrap();
+    /// What `proctor server` must not go on without; see `Tasks::failed` for what their end means.
+    #[tokio::test]
+    async fn the_tasks_that_the_server_needs_are_critical() {
+        let dir = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&dir.path().join("proctor.db")).await.unwrap());
+        let tasks = Tasks::default();
+
+        let server = Server::start(options(), store, &tasks).await.unwrap();
 
         let critical = [tasks.critical(), server.calls.critical()].concat();
         for task in [
@@ -200,6 +206,30 @@ mod tests {
         }
         assert_eq!(tasks.failure(), None);
         assert!(tasks.end(Duration::from_secs(60)).await);
+    }
+
+    #[tokio::test]
+    async fn refusals_that_were_only_counted_are_written_when_the_server_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&dir.path().join("proctor.db")).await.unwrap());
+        let tasks = Tasks::default();
+        let server = Server::start(options(), store.clone(), &tasks).await.unwrap();
+        let permissions = Arc::new(proctor_model::Permissions::default());
+        let stranger = control::Caller { permissions, ..control::Caller::local("stranger") };
+        for _ in 0..250 {
+            let deed = control::AuditAction::new("create_user", []);
+            server
+                .control
+                .audit_refusal(&stranger, &deed, stranger.require(proctor_model::Class::Admin))
+                .await
+                .unwrap_err();
+        }
+
+        assert!(tasks.end(Duration::from_secs(60)).await);
+
+        let query = proctor_store::AuditQuery { action: Some("refusals".to_owned()), limit: 10, ..Default::default() };
+        let counted = store.audit(&query).await.unwrap();
+        assert_eq!(counted.iter().map(|entry| entry.draft.target_count).collect::<Vec<_>>(), [50]);
     }
 
     /// A listener of the HTTP side has tasks of its own, so that it can end before the rest.

@@ -316,7 +316,7 @@ pub struct Assignment {
     pub registered_at: Millis,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
     pub key: ProcessKey,
     pub snapshot: Snapshot,
@@ -336,6 +336,9 @@ pub struct Assignments {
     pub processes: Vec<Assignment>,
     /// Oldest first.
     pub pools: Vec<PoolAssignment>,
+    /// It is all that is registered: the agent may know of more, which was unregistered so long ago that no tombstone
+    /// says so. The newest generation of those.
+    pub all_through: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use proctor_model::{
-    BootId, Code, Event, EventKind, OperationId, OperationKind, Outcome, Phase, ProcessKey, Snapshot, Spec, messages,
+    BootId, Code, Event, EventKind, LogState, LogTail, OperationId, OperationKind, Outcome, Phase, ProcessKey,
+    Snapshot, Spec, messages,
 };
 use proctor_wire::{Assign, FromAgent, FromServer};
 
@@ -198,6 +199,11 @@ impl SimAgent {
                 let newest = pools.iter().map(|(generation, _)| *generation).max().unwrap_or(0);
                 self.generation = self.generation.max(newest);
             }
+            FromServer::Ping { number } => self.outbox.push_back(FromAgent::Pong { number }),
+            FromServer::QueryLog { request, .. } => {
+                let tail = LogTail::none(LogState::NoPath, "", "a simulated process has no log");
+                self.outbox.push_back(FromAgent::LogTail { request, tail });
+            }
             FromServer::EventsSeen { up_to } => self.events.retain(|event| event.sequence > up_to),
             // The session's own business, or of a newer server.
             FromServer::Enrolled { .. }
@@ -209,10 +215,9 @@ impl SimAgent {
             | FromServer::Renewed { .. }
             | FromServer::Signed(_)
             | FromServer::Beat
-            // It says that it keeps no usage, has no logs, and takes no upgrades.
+            // It has no snapshots, says that it keeps no usage, and takes no upgrades.
+            | FromServer::Registered(_)
             | FromServer::QueryUsage { .. }
-            | FromServer::QueryLog { .. }
-            | FromServer::Ping { .. }
             | FromServer::Upgrade(_)
             | FromServer::BuildPart { .. }
             | FromServer::Unreadable { .. }

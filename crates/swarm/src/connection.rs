@@ -39,14 +39,34 @@ const STEADY: Duration = Duration::from_secs(30);
 /// What all agents of a swarm share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) servers: Vec<SocketAddr>,
-    pub(crate) dialled: AtomicUsize,
+    /// Enrolments have turns of their own: with common ones, agents that enrol and connect one after the other would all
+    /// be connected to every second server.
+    pub(crate) enrol_at: Turns,
+    pub(crate) connect_at: Turns,
     pub(crate) token: JoinToken,
     pub(crate) figures: Arc<Stats>,
     pub(crate) identities: Identities,
     /// Handshakes under way at the same time: they are what costs this process most.
     pub(crate) handshakes: Semaphore,
     pub(crate) started: Instant,
+}
+
+/// Servers that are taken by turns.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    servers: Vec<SocketAddr>,
+    taken: AtomicUsize,
+}
+
+impl Turns {
+    /// There is at least one.
+    pub(crate) fn new(servers: Vec<SocketAddr>) -> Self {
+        Self { servers, taken: AtomicUsize::new(0) }
+    }
+
+    fn next(&self) -> SocketAddr {
+        self.servers[self.taken.fetch_add(1, Ordering::Relaxed) % self.servers.len()]
+    }
 }
 
 impl Shared {
@@ -227,7 +247,7 @@ async fn enrol(shared: &Shared, host: HostKey, agent: &AgentId, key: &AgentKey) 
     let _permit = shared.handshakes.acquire().await.expect("the semaphore is never closed");
     let begun = Instant::now();
     let config = proctor_pki::enrol_config(&shared.token.authority_fingerprint)?;
-    let mut frames = framed(dial(shared, Arc::new(config)).await?, AgentCodec::enrolment());
+    let mut frames = framed(dial(shared.enrol_at.next(), Arc::new(config)).await?, AgentCodec::enrolment());
     let request = FromAgent::Enrol {
         token_id: shared.token.id.clone(),
         token_secret: shared.token.secret.clone(),
@@ -290,7 +310,7 @@ async fn open(
             known.tls.insert(Arc::new(proctor_pki::resuming(config))).clone()
         }
     };
-    let tls = dial(shared, config).await?;
+    let tls = dial(shared.connect_at.next(), config).await?;
     if tls.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed) {
         Stats::count(&shared.figures.counters.resumed);
     }
@@ -314,7 +334,7 @@ async fn open(
         time_ms: Some(clock::unix_millis() + agent.group().clock_offset_ms),
         seen_epoch: said.seen_epoch,
         answers_usage: false,
-        answers_logs: false,
+        answers_logs: true,
         challenge: Some(challenge.to_vec()),
         upgrades: false,
     };
@@ -379,6 +399,7 @@ impl Signatures {
             | FromServer::Cancel { .. }
             | FromServer::Assign { .. }
             | FromServer::AssignPools { .. }
+            | FromServer::Registered(_)
             | FromServer::EventsSeen { .. }
             | FromServer::QueryUsage { .. }
             | FromServer::QueryLog { .. }
@@ -395,9 +416,8 @@ impl Signatures {
     }
 }
 
-async fn dial(shared: &Shared, config: Arc<ClientConfig>) -> Result<Stream, std::io::Error> {
-    let place = shared.dialled.fetch_add(1, Ordering::Relaxed) % shared.servers.len();
-    let connected = tokio::time::timeout(DIAL_LIMIT, TcpStream::connect(shared.servers[place])).await;
+async fn dial(server: SocketAddr, config: Arc<ClientConfig>) -> Result<Stream, std::io::Error> {
+    let connected = tokio::time::timeout(DIAL_LIMIT, TcpStream::connect(server)).await;
     let tcp = connected.map_err(|_| std::io::Error::from(ErrorKind::TimedOut))??;
     prepare_link(&tcp)?;
     TlsConnector::from(config).connect(proctor_pki::server_name(), Counted::new(tcp)).await

@@ -19,7 +19,6 @@ mod stats;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use proctor_model::{FieldError, HostKey};
@@ -29,10 +28,10 @@ use tokio::sync::Semaphore;
 
 pub use behaviour::{Behaviour, BehaviourError, Group};
 pub use identity::StateError;
-pub use stats::{Latency, Stats, Violation};
+pub use stats::{Latency, Report, Stats, Violation};
 
 use agent::SimAgent;
-use connection::Shared;
+use connection::{Shared, Turns};
 use identity::Identities;
 use record::Recorder;
 
@@ -101,8 +100,8 @@ pub fn start(options: &Options, tasks: &Tasks) -> Result<Arc<Stats>, SwarmError>
     let hosts = options.hosts()?;
     let figures = Arc::new(Stats::default());
     let shared = Arc::new(Shared {
-        servers: options.servers.clone(),
-        dialled: AtomicUsize::new(0),
+        enrol_at: Turns::new(options.servers.clone()),
+        connect_at: Turns::new(options.servers.clone()),
         token: options.token.clone(),
         figures: figures.clone(),
         identities: Identities::open(options.state.as_deref())?,

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
+use serde::Serialize;
 
 /// Longer than any wait that is measured; what takes longer counts as this.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// A latency with its distribution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Latency {
     /// From the first SYN to the certificate.
     Enrol,
@@ -39,7 +41,8 @@ impl Latency {
 }
 
 /// A promise of the server that an agent can see broken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Violation {
     /// An operation came again after its outcome was acknowledged.
     DeliveredAfterAcknowledgement,
@@ -74,7 +77,7 @@ impl Violation {
 }
 
 /// Counts of a run so far.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub struct Counters {
     pub enrolled: AtomicU64,
     pub connected: AtomicU64,
@@ -89,6 +92,38 @@ pub struct Counters {
     pub operations: AtomicU64,
     pub repeated_deliveries: AtomicU64,
     pub acknowledged: AtomicU64,
+}
+
+/// The report at the end of a run, for programs. Every check is listed, also those without a violation.
+#[derive(Debug, Serialize)]
+pub struct Report<'a> {
+    latencies: BTreeMap<Latency, Quantiles>,
+    counters: &'a Counters,
+    violations: BTreeMap<Violation, u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Quantiles {
+    count: u64,
+    p50_ms: f64,
+    p95_ms: f64,
+    p99_ms: f64,
+    max_ms: f64,
+}
+
+impl Quantiles {
+    #[allow(clippy::cast_precision_loss, reason = "at most an hour in microseconds")]
+    fn of(histogram: &Histogram<u64>) -> Self {
+        let millis = |micros: u64| micros as f64 / 1000.0;
+        let at = |quantile| millis(histogram.value_at_quantile(quantile));
+        Self {
+            count: histogram.len(),
+            p50_ms: at(0.5),
+            p95_ms: at(0.95),
+            p99_ms: at(0.99),
+            max_ms: millis(histogram.max()),
+        }
+    }
 }
 
 /// Everything that is measured.
@@ -122,6 +157,14 @@ impl Stats {
         !self.violations.lock().is_empty()
     }
 
+    pub fn report(&self) -> Report<'_> {
+        let latencies =
+            self.latencies.lock().iter().map(|(what, histogram)| (*what, Quantiles::of(histogram))).collect();
+        let violations = self.violations.lock();
+        let violations = Violation::ALL.map(|what| (what, violations.get(&what).copied().unwrap_or(0)));
+        Report { latencies, counters: &self.counters, violations: violations.into() }
+    }
+
     /// One line for people, while the swarm runs.
     pub fn progress(&self, agents: u32) -> String {
         let now = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -137,7 +180,7 @@ impl Stats {
     }
 }
 
-/// The report at the end of a run.
+/// The report at the end of a run, for people.
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let now = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -199,6 +242,25 @@ mod tests {
         assert!(report.contains("1  session epoch did not rise"), "{report}");
         assert!(report.contains("0  operation delivered after its deadline"), "{report}");
         assert!(figures.has_violations());
+    }
+
+    #[test]
+    fn the_report_for_programs_has_the_same_figures() {
+        let figures = Stats::default();
+        figures.took(Latency::FanOut, Duration::from_millis(250));
+        Stats::count(&figures.counters.operations);
+        figures.violated(Violation::Unsigned);
+
+        let report = serde_json::to_value(figures.report()).unwrap();
+
+        assert_eq!(report["latencies"]["fan_out"]["count"], 1);
+        let p95 = report["latencies"]["fan_out"]["p95_ms"].as_f64().unwrap();
+        assert!((249.0..=251.0).contains(&p95), "{report}");
+        assert_eq!(report["counters"]["operations"], 1);
+        assert_eq!(
+            (&report["violations"]["unsigned"], &report["violations"]["epoch_went_back"]),
+            (&1.into(), &0.into())
+        );
     }
 
     #[test]

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use proctor_model::{Code, Event, EventKind, OperationId, Outcome, messages};
+use proctor_model::{Code, Event, EventKind, Namespace, OperationId, Outcome, PoolId, ProcessKey, messages};
 
-use crate::message::{Assign, FromAgent, FromServer, Signed, WelcomeProof};
+use crate::message::{Assign, FromAgent, FromServer, RegisteredPart, Signed, WelcomeProof};
 use crate::proto::{from_agent, from_server};
 use crate::signed::{signed_from, signed_to};
 use crate::value::{
-    Skipped, agent_id, boot_id, bounded, each, kind, millis, number_of_kind, reason_text, relay_id, required, short,
-    spec, spec_json,
+    Skipped, agent_id, boot_id, bounded, each, kind, millis, number_of_kind, parsed, reason_text, relay_id, required,
+    short, spec, spec_json,
 };
 use crate::{WireError, log, proto, upgrade, usage};
 
@@ -181,9 +181,7 @@ fn hello_from(hello: proto::Hello) -> Result<FromAgent, WireError> {
     })
 }
 
-fn observation_from(
-    observation: proto::Observation,
-) -> Result<(proctor_model::ProcessKey, proctor_model::Snapshot), WireError> {
+fn observation_from(observation: proto::Observation) -> Result<(ProcessKey, proctor_model::Snapshot), WireError> {
     Ok((required("process key", observation.key)?.try_into()?, required("snapshot", observation.snapshot)?.try_into()?))
 }
 
@@ -256,6 +254,7 @@ impl LinkMessage for FromServer {
                     .map(|(generation, pool)| proto::PoolAssignment { generation, pool: Some(pool.into()) })
                     .collect(),
             }),
+            Self::Registered(part) => Kind::Registered(registered_to(part)),
             Self::Beat => Kind::Beat(proto::Beat {}),
             Self::Renewed { certificate_pem } => Kind::Renewed(proto::Renewed { certificate_pem }),
             Self::EventsSeen { up_to } => Kind::EventsSeen(proto::EventsSeen { up_to }),
@@ -318,6 +317,8 @@ impl LinkMessage for FromServer {
             Some(Kind::AssignPools(proto::AssignPools { pools })) => {
                 Self::AssignPools { pools: each("pool", pools, skipped, pool_from) }
             }
+            // One name that is not understood must not look like one that is not there: the list then has a gap.
+            Some(Kind::Registered(part)) => registered_from(part).map_or(Self::Unknown, Self::Registered),
             Some(Kind::Beat(proto::Beat {})) => Self::Beat,
             Some(Kind::Renewed(renewed)) => Self::Renewed { certificate_pem: certificate(renewed.certificate_pem)? },
             Some(Kind::EventsSeen(proto::EventsSeen { up_to })) => Self::EventsSeen { up_to },
@@ -383,6 +384,28 @@ fn event_from(event: proto::Event) -> Result<Event, WireError> {
         }
         .fitted()
     }))
+}
+
+fn registered_to(part: RegisteredPart) -> proto::Registered {
+    let RegisteredPart { offset, processes, pools, is_last } = part;
+    let name = |(namespace, id): (Namespace, PoolId)| proto::PoolName { namespace: namespace.into(), id: id.into() };
+    proto::Registered {
+        offset,
+        processes: processes.into_iter().map(Into::into).collect(),
+        pools: pools.into_iter().map(name).collect(),
+        last: is_last,
+    }
+}
+
+fn registered_from(part: proto::Registered) -> Result<RegisteredPart, WireError> {
+    let proto::Registered { offset, processes, pools, last } = part;
+    let name = |name: proto::PoolName| Ok((parsed("pool namespace", name.namespace)?, parsed("pool id", name.id)?));
+    Ok(RegisteredPart {
+        offset,
+        processes: processes.into_iter().map(ProcessKey::try_from).collect::<Result<_, _>>()?,
+        pools: pools.into_iter().map(name).collect::<Result<_, WireError>>()?,
+        is_last: last,
+    })
 }
 
 fn pool_from(assignment: proto::PoolAssignment) -> Result<(u64, proctor_model::Pool), WireError> {

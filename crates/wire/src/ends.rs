@@ -82,6 +82,7 @@ impl NoSession {
             | FromServer::Cancel { .. }
             | FromServer::Assign { .. }
             | FromServer::AssignPools { .. }
+            | FromServer::Registered(_)
             | FromServer::Beat
             | FromServer::Renewed { .. }
             | FromServer::EventsSeen { .. }
@@ -139,6 +140,16 @@ where
     let (sink, stream) = frames.split();
     let incoming = Incoming { frames: stream, skipped, frame_limit, read: counters.read };
     (Outgoing { frames: sink, written: counters.written, heard: None }, incoming)
+}
+
+/// The stream of both ends, after everything was flushed. None where they are ends of different ones.
+pub fn rejoin<S, In, Out>(outgoing: Outgoing<S, In, Out>, incoming: Incoming<S, In, Out>) -> Option<S>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    In: LinkMessage,
+    Out: LinkMessage,
+{
+    outgoing.frames.reunite(incoming.frames).ok().map(Framed::into_inner)
 }
 
 impl<S, In, Out> Incoming<S, In, Out>

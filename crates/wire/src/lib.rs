@@ -23,6 +23,7 @@ mod ends;
 mod error;
 mod event;
 mod frame_budget;
+mod hang_up;
 mod log;
 mod message;
 mod mux;
@@ -41,12 +42,13 @@ pub use codec::{
     AgentCodec, FRAME_BYTES_MAX, FRAME_BYTES_MAX_ENROL, ITEMS_MAX, MessageCodec, ServerCodec, SkippedItems,
 };
 pub use convert::LinkMessage;
-pub use ends::{Incoming, Lost, NoSession, Outgoing, ends, framed};
+pub use ends::{Incoming, Lost, NoSession, Outgoing, ends, framed, rejoin};
 pub use error::WireError;
 pub use frame_budget::{Budgeted, FrameBudget};
-pub use message::{Assign, FromAgent, FromServer, Signed, UpgradeOrder, WelcomeProof};
+pub use hang_up::{HANG_UP_LIMIT, hang_up};
+pub use message::{Assign, FromAgent, FromServer, RegisteredPart, Signed, UpgradeOrder, WelcomeProof};
 pub use mux::{MuxError, MuxStream, STREAM_BUFFER_BYTES, STREAM_WINDOW_BYTES, Streams};
-pub use opening_pace::{OPENINGS_AT_ONCE, OpeningPace, RELAY_STREAMS_MAX};
+pub use opening_pace::{OPENINGS_AT_ONCE, OPENINGS_PER_SECOND, OpeningPace, RELAY_STREAMS_MAX};
 pub use passage::{FrameFilter, beat_frame, beat_reply_frame};
 pub use relay_frame::{RelayCodec, RelayFrame};
 pub use signed::{count_part, decode_part, encode_part};

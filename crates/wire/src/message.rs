@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    AgentId, BootId, Event, HostFacts, HostKey, LogQuery, LogTail, Message, OperationId, OperationKind, Outcome, Pool,
-    ProcessKey, RelayId, Snapshot, Spec, UpgradeStep, UsageHistory, UsageRange,
+    AgentId, BootId, Event, HostFacts, HostKey, LogQuery, LogTail, Message, Namespace, OperationId, OperationKind,
+    Outcome, Pool, PoolId, ProcessKey, RelayId, Snapshot, Spec, UpgradeStep, UsageHistory, UsageRange,
 };
 use uuid::Uuid;
 
@@ -166,6 +166,8 @@ pub enum FromServer {
     AssignPools {
         pools: Vec<(u64, Pool)>,
     },
+    /// What the agent has beyond these is no longer registered; see [`RegisteredPart`].
+    Registered(RegisteredPart),
     /// Answers a beat, so that an agent notices a server that is gone.
     Beat,
     Renewed {
@@ -208,6 +210,16 @@ pub enum FromServer {
     },
     /// A message kind of a newer version: skip it. Never sent on purpose.
     Unknown,
+}
+
+/// A part of the list of everything that is registered on a host. Only the whole list says what is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegisteredPart {
+    /// Names in the parts before; 0 begins a list.
+    pub offset: u32,
+    pub processes: Vec<ProcessKey>,
+    pub pools: Vec<(Namespace, PoolId)>,
+    pub is_last: bool,
 }
 
 /// One upgrade of an agent. The same id is the same upgrade, however often it is said.

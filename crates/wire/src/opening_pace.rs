@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 pub const RELAY_STREAMS_MAX: usize = 10_000;
 /// New agents on one connection: so many at once, and then so many a second.
 pub const OPENINGS_AT_ONCE: u32 = 2_000;
-pub(crate) const OPENINGS_PER_SECOND: u32 = 200;
+pub const OPENINGS_PER_SECOND: u32 = 200;
 
 /// How many streams may be opened now.
 #[derive(Debug)]

@@ -64,7 +64,7 @@ pub(crate) fn reason_text(mut text: String) -> String {
     text
 }
 
-fn parsed<T: TryFrom<String, Error = FieldError>>(what: &'static str, text: String) -> Result<T, WireError> {
+pub(crate) fn parsed<T: TryFrom<String, Error = FieldError>>(what: &'static str, text: String) -> Result<T, WireError> {
     T::try_from(text).map_err(|source| WireError::Invalid { what, source })
 }
 
@@ -319,6 +319,7 @@ impl From<Snapshot> for proto::Snapshot {
             reported_at: snapshot.reported_at,
             restarts: snapshot.restarts,
             reason: snapshot.reason,
+            reason_phrase_json: snapshot.reason_phrase.as_ref().map(Phrase::to_json),
             utc_offset_secs: snapshot.utc_offset_secs,
             next_run_at: snapshot.next_run_at,
         }
@@ -328,6 +329,8 @@ impl From<Snapshot> for proto::Snapshot {
 impl TryFrom<proto::Snapshot> for Snapshot {
     type Error = WireError;
     fn try_from(snapshot: proto::Snapshot) -> Result<Self, WireError> {
+        let reason = message(snapshot.reason, snapshot.reason_phrase_json.as_deref());
+        let (reason, reason_phrase) = reason.into_parts();
         Ok(Self {
             phase: phase(snapshot.phase).unwrap_or(Phase::Unknown),
             managed: snapshot.managed,
@@ -339,7 +342,8 @@ impl TryFrom<proto::Snapshot> for Snapshot {
             registered_at: snapshot.registered_at,
             reported_at: snapshot.reported_at,
             restarts: snapshot.restarts,
-            reason: snapshot.reason,
+            reason,
+            reason_phrase,
             utc_offset_secs: snapshot.utc_offset_secs,
             next_run_at: snapshot.next_run_at,
         }

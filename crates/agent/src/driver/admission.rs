@@ -52,13 +52,13 @@ struct PathResolver {
 #[derive(Debug)]
 enum PathDenied {
     Refused(Refusal),
-    NoAnswer(String),
+    NoAnswer(Message),
 }
 
 impl PathDenied {
-    fn into_reason(self) -> String {
+    fn into_reason(self) -> Message {
         match self {
-            Self::Refused(refusal) => refusal.to_string(),
+            Self::Refused(refusal) => refusal.into(),
             Self::NoAnswer(reason) => reason,
         }
     }
@@ -103,7 +103,7 @@ impl PathResolver {
     }
 
     /// Whether a rival has a pid file of its own: its path is that of a directory.
-    async fn outlive(&self, rival: PidFileConflict) -> Result<(), String> {
+    async fn outlive(&self, rival: PidFileConflict) -> Result<(), Message> {
         let Some(path) = rival.unless_directory else { return Err(rival.reason) };
         let name = format!("pid_path {}", path.display());
         match self.host.blocking(&name, RESOLVE_MAX, move || path.is_dir()).await {
@@ -114,8 +114,8 @@ impl PathResolver {
     }
 }
 
-fn no_answer(name: &str) -> String {
-    format!("the {name} cannot be resolved: the file system does not answer")
+fn no_answer(name: &str) -> Message {
+    messages::path_without_answer(name)
 }
 
 /// Who wants a command.
@@ -156,7 +156,7 @@ impl AdmissionGate {
         let result = match self.check(policy).await {
             Ok(()) => return Ok(()),
             Err(PathDenied::NoAnswer(_)) if self.purpose != CommandPurpose::Operation => CommandResult::NoSlot,
-            Err(closed) => CommandResult::NotStarted(closed.into_reason()),
+            Err(closed) => CommandResult::NotStarted(closed.into_reason().into_text()),
         };
         tracing::warn!(process = %self.key, ?result, "a command must not run");
         Err(CommandExit { result, output: String::new() })
@@ -186,14 +186,14 @@ impl Driver {
     }
 
     /// Why an operation must not happen, as far as memory tells.
-    pub(super) fn refusal(&self, key: &ProcessKey, kind: OperationKind, spec: Option<&Spec>) -> Option<String> {
+    pub(super) fn refusal(&self, key: &ProcessKey, kind: OperationKind, spec: Option<&Spec>) -> Option<Message> {
         let policy = self.policy()?;
         let result = policy.check_operation(&key.namespace, kind);
         let result = result.and_then(|()| match spec.filter(|_| touches_host(kind)) {
             Some(spec) => policy.check_identity(&key.namespace, &spec.identity),
             None => Ok(()),
         });
-        result.err().map(|refusal| refusal.to_string())
+        result.err().map(Message::from)
     }
 
     pub(super) fn refuse(&mut self, key: &ProcessKey, operation: OperationId, reason: impl Into<Message>) {
@@ -282,7 +282,7 @@ impl Driver {
         });
     }
 
-    pub(super) fn admitted(&mut self, key: ProcessKey, operation: OperationId, verdict: Result<(), String>) {
+    pub(super) fn admitted(&mut self, key: ProcessKey, operation: OperationId, verdict: Result<(), Message>) {
         // It may have been cancelled meanwhile.
         if let Some(arrived) = self.admission.arrivals.take_first(&key, operation) {
             let rival = self.rival(&key, &arrived.request, arrived.spec().as_deref());

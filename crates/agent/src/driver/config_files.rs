@@ -2,8 +2,9 @@
 //! anew, and from time to time.
 //!
 //! Promised: a file that is not what it should be gives one event, and one more when it is right
-//! again, also across lives; at most [`FILES_MAX`] files of a process, [`CHECKS_MAX`] processes at a
-//! time and [`EVENTS_MAX`] events of one check. Absent: consequences, since nothing is restarted; and
+//! again, also across lives; at most [`FILES_MAX`] files of a process and [`EVENTS_MAX`] events of one check; files are read
+//! as the process's user, on a few threads of each mount, so that one that hangs holds up no other process; files there
+//! count as unreadable after [`CHECK_LIMIT`]. Absent: consequences, since nothing is restarted; and
 //! memory across restarts of the agent, so a file that is still wrong then is told again.
 
 mod files;
@@ -11,13 +12,14 @@ mod files;
 mod tests;
 
 use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use proctor_host::Host;
 use proctor_model::{ConfigFile, EventKind, Incarnation, ProcessKey, Spec, UserName, messages};
 use proctor_runtime::clock;
 use proctor_supervise::{Process, Time};
-use tokio::sync::Semaphore;
 
 use super::{Driver, Input};
 use crate::spool::Draft;
@@ -27,17 +29,18 @@ use files::{Bounds, Change, FILE_BYTES_MAX, State, Watched};
 const PERIOD: Duration = Duration::from_secs(30);
 /// Of one process; those after it in the configmap are not checked.
 const FILES_MAX: usize = 1000;
-/// Hashing must leave the cores to others, and a mount that hangs must not take all threads. What
-/// hangs here holds up the checks of other processes, and nothing else.
-const CHECKS_MAX: usize = 4;
+/// For the files of one process on one mount. A slow disk hashes as much as one check may read within it.
+const CHECK_LIMIT: Duration = Duration::from_secs(60);
+/// For the name service.
+const USER_LIMIT: Duration = Duration::from_secs(5);
+const DOES_NOT_ANSWER: &str = "the file system does not answer";
 /// Of one check; the rest is told in one more.
 const EVENTS_MAX: usize = 20;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ConfigMonitor {
     of: HashMap<ProcessKey, Followed>,
     due: BTreeSet<(Time, ProcessKey)>,
-    checks: Arc<Semaphore>,
     tickets: u64,
 }
 
@@ -69,13 +72,6 @@ struct Job {
 pub(crate) struct Checked {
     job: Job,
     changes: Vec<Change>,
-}
-
-impl Default for ConfigMonitor {
-    fn default() -> Self {
-        let checks = Arc::new(Semaphore::new(CHECKS_MAX));
-        Self { of: HashMap::new(), due: BTreeSet::new(), checks, tickets: 0 }
-    }
 }
 
 impl ConfigMonitor {
@@ -181,19 +177,13 @@ impl Driver {
         }
         let policy = self.policy();
         for mut job in self.configs.take_due(now) {
-            let bounds = Bounds::new(policy.clone(), &job.key.namespace).of_user(self.host.clone(), job.user.clone());
-            let (checks, inbox) = (self.configs.checks.clone(), self.inbox.clone());
+            let bounds = Bounds::new(policy.clone(), &job.key.namespace);
+            let (host, inbox) = (self.host.clone(), self.inbox.clone());
             self.tasks.spawn("configs", async move {
-                let Ok(permit) = checks.acquire_owned().await else { return };
-                let working = tokio::task::spawn_blocking(move || {
-                    let _permit = permit; // until the work is really over
-                    let changes = files::check(&mut job.files, clock::unix_millis() / 1000, &bounds);
-                    Checked { job, changes }
-                });
-                match working.await {
-                    Ok(checked) => drop(inbox.send(Input::ConfigsChecked(Box::new(checked))).await),
-                    Err(error) => tracing::error!(%error, "a check of configuration files failed"),
-                }
+                let files = std::mem::take(&mut job.files);
+                let (files, changes) = check_files(&host, &job, bounds, files).await;
+                let checked = Checked { job: Job { files, ..job }, changes };
+                let _ = inbox.send(Input::ConfigsChecked(Box::new(checked))).await;
             });
         }
     }
@@ -214,6 +204,64 @@ impl Driver {
         if more > 0 {
             let content = messages::more_config_files_changed(more, &key);
             self.publish_event(Draft::new(EventKind::ConfigChanged, content).of(&key, &spec).detail("more", more));
+        }
+    }
+}
+
+/// Each mount answers for itself.
+async fn check_files(host: &Host, job: &Job, bounds: Bounds, mut files: Vec<Watched>) -> (Vec<Watched>, Vec<Change>) {
+    let bounds = match bounds_of_user(host, &job.user, bounds).await {
+        Ok(bounds) => bounds,
+        Err(reason) => {
+            let changes = files::give_up(&mut files, &reason);
+            return (files, changes);
+        }
+    };
+    let name = format!("mounts of the configuration files of {}", job.key);
+    let sorted = host.by_mount(&name, CHECK_LIMIT, files.clone(), |file| Path::new(file.path())).await;
+    let Some(groups) = sorted else {
+        let changes = files::give_up(&mut files, DOES_NOT_ANSWER);
+        return (files, changes);
+    };
+    let checks = groups.into_iter().map(|group| check_group(host, &job.key, bounds.clone(), group));
+    let (mut files, mut changes) = (Vec::new(), Vec::new());
+    for (group, changed) in futures::future::join_all(checks).await {
+        files.extend(group);
+        changes.extend(changed);
+    }
+    (files, changes)
+}
+
+async fn bounds_of_user(host: &Host, user: &UserName, bounds: Bounds) -> Result<Bounds, String> {
+    let name = user.as_str();
+    let work = {
+        let (host, name) = (host.clone(), name.to_owned());
+        move || host.user(&name)
+    };
+    let found = host.blocking(&format!("user {name}"), USER_LIMIT, work).await;
+    let rights = found.unwrap_or_else(|| Err(format!("user '{name}' cannot be looked up in time")))?;
+    bounds.of_user(rights, user.clone())
+}
+
+/// Of files on one mount.
+async fn check_group(
+    host: &Host,
+    key: &ProcessKey,
+    bounds: Bounds,
+    mut files: Vec<Watched>,
+) -> (Vec<Watched>, Vec<Change>) {
+    let Some(path) = files.first().map(|file| PathBuf::from(file.path())) else { return (files, Vec::new()) };
+    let mut checked = files.clone();
+    let work = move || {
+        let changes = files::check(&mut checked, clock::unix_millis() / 1000, &bounds);
+        (checked, changes)
+    };
+    let name = format!("configuration files of {key} beside {}", path.display());
+    match host.long_blocking(&path, &name, CHECK_LIMIT, work).await {
+        Some(checked) => checked,
+        None => {
+            let changes = files::give_up(&mut files, DOES_NOT_ANSWER);
+            (files, changes)
         }
     }
 }

@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use proctor_host::Host;
-use proctor_model::{Incarnation, OperationId, Outcome, Phase, Probe, ProcessKey, Snapshot, Spec, Usage};
+use proctor_model::{
+    Incarnation, Message, OperationId, Outcome, Phase, Probe, ProcessKey, Snapshot, Spec, Usage, messages,
+};
 use proctor_runtime::clock;
 use proctor_supervise::{Event, Process};
 
@@ -96,11 +98,11 @@ impl Driver {
             version: version.map(|(_, version)| version.clone()).unwrap_or_default(),
             registered_at: process.registered_at(),
             restarts: process.restarts(),
-            reason: process.reason().to_owned(),
             health: process.health().to_owned(),
             next_run_at: self.schedules.next_run(process.key(), &self.host).unwrap_or(0),
             ..bare_snapshot()
         };
+        snapshot.set_reason(process.reason());
         if let Some(life) = life {
             snapshot.pid = Some(life.pid);
             snapshot.started_at = self.host.started_at(life);
@@ -140,8 +142,8 @@ impl StatusProbe {
     async fn look(self, host: &Host) -> (Option<Sighting>, Snapshot) {
         let Self { key, spec, gate, known, run, mut snapshot, version, environment } = self;
         let Some(spec) = spec else {
-            let reason = "the process is not registered on this host".to_owned();
-            return (None, Snapshot { reason, ..snapshot });
+            snapshot.set_reason(messages::process_not_registered(&key));
+            return (None, snapshot);
         };
         let look = probe_or_known(host, &key, &spec.identity, known.clone()).await;
         match &look {
@@ -150,7 +152,7 @@ impl StatusProbe {
                 snapshot.started_at = host.started_at(life);
                 snapshot.usage = host.usage(life, &cgroup_name(&key)).unwrap_or_default();
                 snapshot.phase = Phase::Running;
-                snapshot.reason.clear();
+                snapshot.set_reason(Message::default());
                 snapshot.version = match (version, gate) {
                     (Some((of, version)), _) if of == *life => version,
                     (Some(_) | None, Some(gate)) => ask_version(host, gate, &key, &spec, environment).await,
@@ -165,7 +167,7 @@ impl StatusProbe {
             Probe::Absent(reason) | Probe::Dead { reason, .. } | Probe::Unclear { reason, .. } => {
                 snapshot.pid = None;
                 snapshot.usage = Usage::default();
-                snapshot.reason = reason.as_str().to_owned();
+                snapshot.set_reason(reason.clone());
                 if matches!(look, Probe::Unclear { .. }) {
                     snapshot.phase = Phase::Unknown;
                 }

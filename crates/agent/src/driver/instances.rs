@@ -209,7 +209,7 @@ pub(super) fn summary(all: &[(u32, Snapshot)]) -> Snapshot {
     summary.usage.memory_percent = all.iter().map(|(_, snapshot)| snapshot.usage.memory_percent).sum();
     summary.usage.fds = all.iter().map(|(_, snapshot)| snapshot.usage.fds).sum();
     if !summary.reason.is_empty() {
-        summary.reason = format!("instance {number}: {}", summary.reason);
+        summary.set_reason(messages::reason_of_instance(number, word.reason()));
     }
     summary
 }

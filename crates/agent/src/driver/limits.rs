@@ -144,6 +144,11 @@ impl LimitMonitor {
         }
     }
 
+    /// Those that limit something.
+    pub(super) fn limiting_pools(&self) -> Vec<(Namespace, PoolId)> {
+        self.pools.iter().filter(|(_, pooled)| pooled.has_limits()).map(|(name, _)| name.clone()).collect()
+    }
+
     /// When [`LimitMonitor::turn`] has something to do.
     pub(super) fn next(&self) -> Option<Time> {
         let of_process = self.due.keys().next().copied();

@@ -78,7 +78,7 @@ impl Driver {
         if kind == OperationKind::Status
             && let Some(reason) = self.refusal(&key, kind, None)
         {
-            let _ = call.answer.send(LocalAnswer::Refused { reason });
+            let _ = call.answer.send(LocalAnswer::Refused { reason: reason.into_text() });
             return;
         }
         let operation = OperationId::first(TaskId::from_uuid(Uuid::new_v4()), 0);

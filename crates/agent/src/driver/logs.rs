@@ -3,7 +3,8 @@
 //! Promised: the driver waits for no file; logs are read on threads of their own, of which there are [`READS_MAX`] and
 //! [`HUNG_MAX`] at most, and [`PROCESS_READS_MAX`] for one process; half of the reads are kept for processes whose log was
 //! read before, so that logs on a mount that does not answer cost other logs little and supervision nothing; whoever
-//! asks is answered, also about a log that cannot be read; one tail at most waits for the link to take it. Absent: who may ask, which
+//! asks is answered, also about a log that cannot be read; one tail at most waits for the link to take it, which has a
+//! bound of its own for those that it has taken. Absent: who may ask, which
 //! the server decides; how a log is opened (see `log_file`).
 
 use std::collections::{HashMap, HashSet};
@@ -37,7 +38,7 @@ const TOO_MANY: &str = "too many logs are being read at the moment";
 #[derive(Clone, Debug, Default)]
 pub(super) struct LogReads {
     reads: Arc<Mutex<Reads>>,
-    /// Whether a tail may wait for the link to take it. What the link itself has queued is not counted.
+    /// Whether a tail may wait for the link to take it. Those that it has taken are bounded there (`link::queue`).
     is_unsent: Arc<Mutex<bool>>,
 }
 

@@ -21,6 +21,7 @@ mod notices;
 mod outbox;
 mod pid_files;
 mod processes;
+mod registered;
 mod reports;
 mod schedules;
 mod slots;
@@ -37,7 +38,7 @@ use std::time::Duration;
 
 use proctor_host::{ExitWatcher, Host};
 use proctor_model::{
-    Code, CommandLine, Incarnation, OperationId, OperationKind, Outcome, ProcessKey, Spec, Usage, messages,
+    Code, CommandLine, Incarnation, Message, OperationId, OperationKind, Outcome, ProcessKey, Spec, Usage, messages,
 };
 use proctor_runtime::{Tasks, clock};
 use proctor_supervise::{Elder, Event, Process, Request, Time};
@@ -56,6 +57,7 @@ use notices::Refusals;
 use outbox::Outbox;
 use pid_files::PidFileClaims;
 use processes::Processes;
+use registered::ArrivingList;
 use schedules::{Clocks, Plan, Schedules};
 use slots::CommandSlots;
 use spans::OperationSpans;
@@ -63,6 +65,7 @@ use timers::Timers;
 
 use crate::history::{History, Keeper};
 use crate::ledger::{Ledger, LedgerBatch, LedgerState};
+use crate::link::LinkOutbox;
 use crate::local::LocalCall;
 use crate::metrics::AgentMetrics;
 use crate::policy::PolicyFile;
@@ -84,7 +87,7 @@ const SLOW_LINK_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) enum Input {
     Machine(ProcessKey, Event),
     Server(FromServer),
-    Connected(mpsc::Sender<FromAgent>),
+    Connected(LinkOutbox),
     Disconnected,
     /// The link wants to tell the server that this agent is alive: only a driver that turns can.
     Beat,
@@ -112,7 +115,7 @@ pub(crate) enum Input {
     Admitted {
         key: ProcessKey,
         operation: OperationId,
-        verdict: Result<(), String>,
+        verdict: Result<(), Message>,
     },
     ConfigsChecked(Box<Checked>),
     /// What the processes use that run.
@@ -178,6 +181,7 @@ pub(crate) struct Driver {
     estates: BTreeMap<ProcessKey, Elder>,
     /// Processes whose registration waits for the end of what is under way.
     registering: HashSet<ProcessKey>,
+    arriving_list: ArrivingList,
     commands: CommandsUnderWay,
     /// How many processes were new to this agent.
     made: u64,
@@ -234,6 +238,7 @@ impl Driver {
             strays: HashSet::new(),
             estates: BTreeMap::new(),
             registering: HashSet::new(),
+            arriving_list: ArrivingList::default(),
             commands: CommandsUnderWay::default(),
             made: 0,
             turns: Arc::default(),
@@ -348,7 +353,10 @@ impl Driver {
             Input::CommandRefused { server, reason } => self.command_refused(&server, &reason),
             Input::Tell(draft) => self.publish_event(*draft),
             Input::Beat => self.outbox.send(FromAgent::Beat),
-            Input::Disconnected => self.outbox.disconnect(),
+            Input::Disconnected => {
+                self.arriving_list = ArrivingList::default();
+                self.outbox.disconnect();
+            }
             Input::Inspected { operation, sightings, outcome } => {
                 for sighting in sightings {
                     self.take_sighting(sighting);
@@ -400,6 +408,7 @@ impl Driver {
                     self.batch.pools.push(pool);
                 }
             }
+            FromServer::Registered(part) => self.hear_registered(part),
             FromServer::EventsSeen { up_to } => self.events_seen(up_to),
             FromServer::QueryUsage { request, key, range } => self.query_usage(request, &key, range),
             FromServer::QueryLog { request, key, query } => self.query_log(request, key, query),
@@ -418,8 +427,9 @@ impl Driver {
             | FromServer::Upgrade(_)
             | FromServer::BuildPart { .. }
             | FromServer::Ping { .. }
-            | FromServer::Beat
-            | FromServer::Unknown => {}
+            | FromServer::Beat => {}
+            // It may have been a part of the list.
+            FromServer::Unknown => self.arriving_list = ArrivingList::default(),
         }
     }
 

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::reports::Reports;
+use crate::link::LinkOutbox;
 use crate::spool::EventSpool;
 
 /// Events in one message.
@@ -20,7 +21,7 @@ const EVENTS_MAX: usize = 500;
 #[derive(Debug)]
 pub(super) struct Outbox {
     /// The present session's, if there is one.
-    link: Option<mpsc::Sender<FromAgent>>,
+    link: Option<LinkOutbox>,
     /// Those that the server has not acknowledged.
     outcomes: BTreeMap<OperationId, Outcome>,
     /// Those of them that the link had no room for.
@@ -41,7 +42,7 @@ impl Outbox {
     }
 
     /// A new session: everything that the server may not have is sent again.
-    pub(super) fn connect(&mut self, link: mpsc::Sender<FromAgent>) {
+    pub(super) fn connect(&mut self, link: LinkOutbox) {
         self.link = Some(link);
         self.reports.forget_all();
         self.events.connected();
@@ -58,8 +59,9 @@ impl Outbox {
         self.link.is_some()
     }
 
+    /// Where answers go.
     pub(super) fn link(&self) -> Option<&mpsc::Sender<FromAgent>> {
-        self.link.as_ref()
+        self.link.as_ref().map(|link| &link.reports)
     }
 
     /// Without a session nothing is lost: what counts is sent again when the next one opens.
@@ -144,6 +146,11 @@ mod tests {
         OperationId::first(TaskId::from_uuid(uuid::Uuid::nil()), index)
     }
 
+    fn with_room(room: usize) -> (LinkOutbox, mpsc::Receiver<FromAgent>) {
+        let ((control, _), (reports, heard)) = (mpsc::channel(1), mpsc::channel(room));
+        (LinkOutbox { control, reports }, heard)
+    }
+
     fn heard(link: &mut mpsc::Receiver<FromAgent>) -> Vec<FromAgent> {
         std::iter::from_fn(|| link.try_recv().ok()).collect()
     }
@@ -157,14 +164,14 @@ mod tests {
     fn an_outcome_is_sent_over_every_link_until_it_is_acknowledged() {
         let mut outbox = outbox();
         outbox.put(operation(0), Outcome::success(true));
-        let (link, mut first) = mpsc::channel(8);
+        let (link, mut first) = with_room(8);
         outbox.connect(link);
         outbox.put(operation(1), Outcome::success(true));
         assert_eq!(outcomes(heard(&mut first)), [operation(0), operation(1)]);
 
         outbox.acknowledged(&[operation(0)]);
         outbox.disconnect();
-        let (link, mut second) = mpsc::channel(8);
+        let (link, mut second) = with_room(8);
         outbox.connect(link);
 
         assert_eq!(outcomes(heard(&mut second)), [operation(1)]);
@@ -174,7 +181,7 @@ mod tests {
     #[test]
     fn outcomes_wait_for_a_slow_link_and_beats_do_not() {
         let mut outbox = outbox();
-        let (link, mut slow) = mpsc::channel(1);
+        let (link, mut slow) = with_room(1);
         outbox.connect(link);
         outbox.put(operation(0), Outcome::success(true));
 
@@ -193,14 +200,14 @@ mod tests {
         let mut outbox = outbox();
         let _ = outbox.events.push(Draft::new(EventKind::Started, "a"), 1);
         assert!(!outbox.has_unreported(), "there is no session");
-        let (link, mut first) = mpsc::channel(8);
+        let (link, mut first) = with_room(8);
         outbox.connect(link);
         assert!(outbox.has_unreported());
 
         outbox.send_events();
         outbox.send_events();
         let carried = heard(&mut first).len();
-        let (link, mut second) = mpsc::channel(8);
+        let (link, mut second) = with_room(8);
         outbox.connect(link);
         outbox.send_events();
 

@@ -11,7 +11,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use proctor_model::{Identity, OperationKind, Probe, ProcessKey, Spec, messages};
+use proctor_model::{Identity, Message, OperationKind, Probe, ProcessKey, Spec, messages};
 use proctor_supervise::{Event, Process, Request};
 
 use super::Driver;
@@ -77,7 +77,7 @@ impl Paths {
 /// Somebody else who may have the same pid file.
 #[derive(Debug)]
 pub(super) struct PidFileConflict {
-    pub(super) reason: String,
+    pub(super) reason: Message,
     /// Only if this is no directory.
     pub(super) unless_directory: Option<PathBuf>,
 }
@@ -137,11 +137,7 @@ impl Driver {
         for (process, spec) in specs {
             let theirs = Paths::of(&spec.identity);
             let rival = |path: &str, unless_directory| PidFileConflict {
-                reason: format!(
-                    "process {} of this host is managed, or being operated, with the same pid_path {path}: \
-                     stop or release it first",
-                    process.key()
-                ),
+                reason: messages::pid_path_in_use(process.key(), path),
                 unless_directory,
             };
             if ours.inside == theirs.inside || Some(&ours.inside) == theirs.file.as_ref() {

@@ -73,7 +73,7 @@ impl Stage {
         let driver = Driver::new(host, policy, ledger, memory, keeper, inbox.clone(), tasks.clone()).unwrap();
         tasks.spawn_on_thread("driver", driver.run(inputs)).unwrap();
         let (link, heard) = mpsc::channel(1024);
-        inbox.send(Input::Connected(link)).await.unwrap();
+        inbox.send(Input::Connected(LinkOutbox { control: link.clone(), reports: link })).await.unwrap();
         Self {
             dir,
             tasks,

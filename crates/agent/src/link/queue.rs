@@ -3,20 +3,32 @@
 //! Promised: what keeps the session and its work going is sent first, then outcomes, then events and what processes do,
 //! and last the answers to questions, which are large; each of these in the order in which it came. No outcome overtakes
 //! another: each says whether its process is managed, and the last word counts. Of [`LAST_EVERY`] turns one goes to
-//! those that are not first, in turn. Holds no more than [`QUEUE_MAX`] messages. Absent: frames and signatures (see
+//! those that are not first, in turn. Holds no more than [`QUEUE_MAX`] messages, takes no more once they have
+//! [`QUEUE_BYTES_MAX`] bytes, and answers with no more than [`ANSWER_BYTES_MAX`] bytes: whoever asks for another log then is
+//! told that the link is behind, and other answers are dropped. Beside them it holds [`CONTROL_MAX`] that keep the session
+//! going: however many outcomes there are, those neither wait for room nor are dropped. Absent: frames and signatures (see
 //! `report_sender`). A message is sent whole, and whatever comes later waits for it.
 
 use std::collections::VecDeque;
 
-use proctor_model::Outcome;
+use proctor_model::{LOG_BYTES_MAX, LogState, LogTail, Outcome, Snapshot, UsagePoint};
 use proctor_wire::FromAgent;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 
 use crate::report_sender::{NotSent, ReportSender};
 
 /// More wait with the driver.
 const QUEUE_MAX: usize = 256;
+/// Messages that may wait for the queue.
+const REPORTS_MAX: usize = 1024;
+/// The same for what keeps the session going, each.
+const CONTROL_MAX: usize = 64;
+/// Of what outcomes and answers carry. The last one to come may go beyond it.
+const QUEUE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Of answers to questions. On a slow link they would hold up what counts, and who has asked gives up in time.
+const ANSWER_BYTES_MAX: usize = 4 * LOG_BYTES_MAX;
 /// An outcome that carries more than this may take long.
 const SMALL_BYTES_MAX: usize = 2 * 1024;
 /// A report of more processes or events than this may take long.
@@ -56,6 +68,38 @@ impl Class {
     }
 }
 
+/// What others have for the link. Each kind has its own room, and whoever finds none keeps or drops the message.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkOutbox {
+    /// What keeps the session and its work going.
+    pub(crate) control: mpsc::Sender<FromAgent>,
+    /// All others.
+    pub(crate) reports: mpsc::Sender<FromAgent>,
+}
+
+/// The other end of a [`LinkOutbox`].
+#[derive(Debug)]
+pub(super) struct Unqueued {
+    pub(super) control: mpsc::Receiver<FromAgent>,
+    pub(super) reports: mpsc::Receiver<FromAgent>,
+}
+
+pub(super) fn outbox() -> (LinkOutbox, Unqueued) {
+    let (control, of_control) = mpsc::channel(CONTROL_MAX);
+    let (reports, of_reports) = mpsc::channel(REPORTS_MAX);
+    (LinkOutbox { control, reports }, Unqueued { control: of_control, reports: of_reports })
+}
+
+impl LinkOutbox {
+    #[expect(clippy::result_large_err, reason = "as a channel: the message goes back to whoever keeps it")]
+    pub(crate) fn try_send(&self, message: FromAgent) -> Result<(), TrySendError<FromAgent>> {
+        match Class::of(&message) {
+            Class::Control => self.control.try_send(message),
+            Class::Outcome | Class::Status | Class::Output => self.reports.try_send(message),
+        }
+    }
+}
+
 /// Whether something more urgent may come while it is on its way.
 fn may_take_long(message: &FromAgent) -> bool {
     if let FromAgent::Observed { observations } = message {
@@ -75,15 +119,38 @@ fn is_small(outcome: &Outcome) -> bool {
     outcome.output.len() + outcome.message.as_str().len() <= SMALL_BYTES_MAX && outcome.instances.is_empty()
 }
 
+/// What a message carries that may be large.
+fn bytes_of(message: &FromAgent) -> usize {
+    if let FromAgent::Outcome { outcome, .. } = message {
+        let instances = outcome.instances.len() * size_of::<Snapshot>();
+        return outcome.output.len() + outcome.message.bytes() + instances;
+    }
+    if let FromAgent::LogTail { tail, .. } = message {
+        return tail.bytes.len();
+    }
+    if let FromAgent::UsageHistory { history, .. } = message {
+        return history.points.len() * size_of::<UsagePoint>();
+    }
+    0
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: [VecDeque<FromAgent>; 4],
+    /// As [`bytes_of`] them.
+    bytes: [usize; 4],
     turns: u32,
 }
 
 impl Queue {
     pub(super) fn has_room(&self) -> bool {
-        self.waiting.iter().map(VecDeque::len).sum::<usize>() < QUEUE_MAX
+        let [_, reports @ ..] = &self.waiting;
+        let count = reports.iter().map(VecDeque::len).sum::<usize>();
+        count < QUEUE_MAX && self.bytes.iter().sum::<usize>() < QUEUE_BYTES_MAX
+    }
+
+    pub(super) fn has_control_room(&self) -> bool {
+        self.waiting[Class::Control as usize].len() < CONTROL_MAX
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -95,7 +162,22 @@ impl Queue {
     }
 
     pub(super) fn push(&mut self, message: FromAgent) {
-        self.waiting[Class::of(&message) as usize].push_back(message);
+        let class = Class::of(&message) as usize;
+        if let Some(message) = self.fitted(message) {
+            self.bytes[class] += bytes_of(&message);
+            self.waiting[class].push_back(message);
+        }
+    }
+
+    /// An answer as small as there is room for. None: nobody waits for it by the time that there is.
+    fn fitted(&self, message: FromAgent) -> Option<FromAgent> {
+        let answers = self.bytes[Class::Output as usize];
+        if Class::of(&message) != Class::Output || answers + bytes_of(&message) <= ANSWER_BYTES_MAX {
+            return Some(message);
+        }
+        let FromAgent::LogTail { request, tail } = message else { return None };
+        let tail = LogTail::none(LogState::Busy, tail.path, "the link is behind");
+        Some(FromAgent::LogTail { request, tail })
     }
 
     /// The next one to send.
@@ -107,7 +189,11 @@ impl Queue {
             let others = classes.len() - 1;
             classes.rotate_right(1 + (self.turns / LAST_EVERY) as usize % others);
         }
-        classes.into_iter().find_map(|class| self.waiting[class as usize].pop_front())
+        let next = classes.into_iter().find_map(|class| self.waiting[class as usize].pop_front());
+        if let Some(message) = &next {
+            self.bytes[Class::of(message) as usize] -= bytes_of(message);
+        }
+        next
     }
 }
 
@@ -116,12 +202,17 @@ impl Queue {
 pub(super) async fn send_next<S: AsyncRead + AsyncWrite + Unpin>(
     sender: &mut ReportSender<S>,
     queue: &mut Queue,
-    messages: &mut mpsc::Receiver<FromAgent>,
+    unqueued: &mut Unqueued,
 ) -> Result<(), NotSent> {
     let mut is_any = false;
     loop {
+        while queue.has_control_room()
+            && let Ok(message) = unqueued.control.try_recv()
+        {
+            queue.push(message);
+        }
         while queue.has_room()
-            && let Ok(message) = messages.try_recv()
+            && let Ok(message) = unqueued.reports.try_recv()
         {
             queue.push(message);
         }
@@ -194,11 +285,76 @@ mod tests {
         let mut queue = Queue::default();
         let mut pushed = 0;
         while queue.has_room() {
-            queue.push(FromAgent::Beat);
+            queue.push(status());
             pushed += 1;
         }
 
         assert_eq!(pushed, QUEUE_MAX);
+        queue.pop();
+        assert!(queue.has_room());
+        while queue.has_control_room() {
+            queue.push(FromAgent::Beat);
+            pushed += 1;
+        }
+        assert_eq!(pushed, QUEUE_MAX + CONTROL_MAX);
+    }
+
+    #[tokio::test]
+    async fn however_many_outcomes_wait_a_beat_has_its_room_and_goes_first() {
+        let (near, far) = tokio::io::duplex(1 << 20);
+        let stream = Counted::new(near);
+        let counters = stream.counters();
+        let (frames, _receiver) = ends(framed(stream, AgentCodec::new()), counters);
+        let (mut sender, mut queue) = (ReportSender::new(frames, None), Queue::default());
+        let (outbox, mut unqueued) = outbox();
+        // The queue is full, and so is what waits for it.
+        queue.extend((0..).map(|index| outcome(index, SMALL_BYTES_MAX + 1)).take(QUEUE_MAX));
+        let unfit = (0..)
+            .map(|index| outcome(index, SMALL_BYTES_MAX + 1))
+            .take_while(|outcome| outbox.try_send(outcome.clone()).is_ok());
+        assert_eq!(unfit.count(), REPORTS_MAX);
+
+        outbox.try_send(FromAgent::Beat).expect("it has its own room");
+        send_next(&mut sender, &mut queue, &mut unqueued).await.unwrap();
+
+        let first = framed(far, ServerCodec::new()).next().await.unwrap().unwrap();
+        assert_eq!(first, FromAgent::Beat);
+    }
+
+    #[test]
+    fn logs_that_wait_for_a_slow_link_are_bounded_and_whoever_asks_is_answered() {
+        let mut queue = Queue::default();
+        let tail = LogTail { bytes: vec![b'x'; LOG_BYTES_MAX], ..LogTail::default() };
+        let asked = u64::try_from(QUEUE_MAX).unwrap();
+        for request in 0..asked {
+            queue.push(FromAgent::LogTail { request, tail: tail.clone() });
+        }
+
+        let mut answers = Vec::new();
+        while let Some(FromAgent::LogTail { request, tail }) = queue.pop() {
+            answers.push((request, tail.bytes.len(), tail.state));
+        }
+
+        let bytes: usize = answers.iter().map(|(_, bytes, _)| bytes).sum();
+        assert!((LOG_BYTES_MAX..=ANSWER_BYTES_MAX).contains(&bytes), "{bytes}");
+        assert!(answers.iter().map(|(request, ..)| *request).eq(0..asked));
+        let busy = answers.iter().filter(|(_, _, state)| *state == LogState::Busy).count();
+        assert_eq!(busy, QUEUE_MAX - bytes / LOG_BYTES_MAX);
+        assert_eq!(queue.bytes, [0; 4]);
+        queue.push(FromAgent::LogTail { request: 0, tail });
+        assert_eq!(queue.bytes[Class::Output as usize], LOG_BYTES_MAX, "there is room again");
+    }
+
+    #[test]
+    fn large_outcomes_leave_the_rest_with_the_driver() {
+        let mut queue = Queue::default();
+        let mut pushed = 0;
+        while queue.has_room() {
+            queue.push(outcome(pushed, 1024 * 1024));
+            pushed += 1;
+        }
+
+        assert_eq!(pushed, 4);
         queue.pop();
         assert!(queue.has_room());
     }
@@ -210,17 +366,17 @@ mod tests {
         let counters = stream.counters();
         let (frames, _receiver) = ends(framed(stream, AgentCodec::new()), counters);
         let mut sender = ReportSender::new(frames, None);
-        let (outbox, mut messages) = mpsc::channel(8);
+        let (outbox, mut unqueued) = outbox();
         let large = |index| outcome(index, 100_000);
         for index in 0..3 {
             outbox.try_send(large(index)).unwrap();
         }
         let mut queue = Queue::default();
 
-        send_next(&mut sender, &mut queue, &mut messages).await.unwrap();
+        send_next(&mut sender, &mut queue, &mut unqueued).await.unwrap();
         outbox.try_send(FromAgent::Beat).unwrap();
-        while !queue.is_empty() || !messages.is_empty() {
-            send_next(&mut sender, &mut queue, &mut messages).await.unwrap();
+        while !queue.is_empty() || !unqueued.control.is_empty() {
+            send_next(&mut sender, &mut queue, &mut unqueued).await.unwrap();
         }
 
         let sent: Vec<_> = framed(far, ServerCodec::new()).take(4).map(Result::unwrap).collect().await;

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 
 use proctor_model::samples::spec;
 use proctor_runtime::Tasks;
-use rustix::fs::mknodat;
+use rustix::fs::{CWD, mknodat};
 use tempfile::TempDir;
 
 use super::*;
@@ -231,7 +231,7 @@ async fn an_agent_that_is_not_root_reads_the_logs_of_its_own_account_alone() {
     world.write("app.log", "one\n", 0o644);
     let read = |user: &str| world.log(user, "app.log").read(&LogQuery::default());
 
-    let (own, roots) = world.host.as_user("nobody", || (read("nobody"), read("root"))).unwrap();
+    let (own, roots) = world.host.user("nobody").unwrap().run(|| (read("nobody"), read("root"))).unwrap();
 
     assert_eq!(text(&own), "one\n");
     assert_eq!((roots.state, roots.bytes.len()), (LogState::Denied, 0), "{roots:?}");

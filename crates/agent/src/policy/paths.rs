@@ -6,7 +6,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use proctor_model::AbsolutePath;
+use proctor_model::{AbsolutePath, Message, messages};
 
 /// By its text alone.
 pub(super) fn is_inside(path: &Path, roots: &[AbsolutePath]) -> bool {
@@ -14,7 +14,7 @@ pub(super) fn is_inside(path: &Path, roots: &[AbsolutePath]) -> bool {
 }
 
 /// The error is the second half of a sentence about the path.
-pub(super) fn stays_inside(path: &Path, roots: &[AbsolutePath]) -> Result<(), String> {
+pub(super) fn stays_inside(path: &Path, roots: &[AbsolutePath]) -> Result<(), Message> {
     let real = resolve(path)?;
     if leads_inside(&real, roots) { Ok(()) } else { Err(outside(&real)) }
 }
@@ -25,8 +25,8 @@ pub(super) fn leads_inside(real: &Path, roots: &[AbsolutePath]) -> bool {
     roots.iter().any(|root| resolve(Path::new(root.as_str())).is_ok_and(|root| real.starts_with(root)))
 }
 
-pub(super) fn outside(real: &Path) -> String {
-    format!("leads to '{}', outside the allowed paths", real.display())
+pub(super) fn outside(real: &Path) -> Message {
+    messages::path_leads_outside(real.display())
 }
 
 /// A pid path that is a directory stands for a file in it.
@@ -35,20 +35,20 @@ pub(super) fn pid_file(pid_path: &Path, proc_name: &str) -> PathBuf {
 }
 
 /// The path without links; what does not exist yet stays as it is.
-pub(super) fn resolve(path: &Path) -> Result<PathBuf, String> {
+pub(super) fn resolve(path: &Path) -> Result<PathBuf, Message> {
     for existing in path.ancestors() {
         match existing.canonicalize() {
             // Component by component: joining nothing would leave a slash at the end.
             Ok(real) => return Ok(real.components().chain(rest_of(path, existing).components()).collect()),
             // Whoever makes its target later decides where it leads.
             Err(error) if error.kind() == ErrorKind::NotFound && existing.is_symlink() => {
-                return Err("is a link to nothing".to_owned());
+                return Err(messages::path_is_a_link_to_nothing());
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(format!("cannot be resolved: {error}")),
+            Err(error) => return Err(messages::path_not_resolved(error)),
         }
     }
-    Err("cannot be resolved".to_owned())
+    Err(messages::path_leads_nowhere())
 }
 
 fn rest_of<'a>(path: &'a Path, existing: &Path) -> &'a Path {

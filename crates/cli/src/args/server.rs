@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use proctor_server::api::{
     ConnectionLimits, GatewayKey, Networks, ProxyHeader, RateLimit, Settings, TlsSource, TrustedProxies,
 };
-use proctor_server::control::{LEFTOVERS_KEPT_MIN, Retention, TASKS_KEPT_MIN};
+use proctor_server::control::{LEFTOVERS_KEPT_MIN, Retention, STATUS_TASKS_KEPT_MIN, TASKS_KEPT_MIN};
 use proctor_server::webhooks::AddressFilter;
 use proctor_traces::TraceArguments;
 
@@ -243,6 +243,9 @@ pub(crate) struct RetentionArgs {
     /// Finished tasks with their results, at least 24h
     #[arg(long, env = "PROCTOR_KEEP_TASKS", value_name = "TIME", default_value = "72h", value_parser = parse_keep_tasks)]
     keep_tasks: Duration,
+    /// Finished tasks that only asked for the status of processes, at least 1h; clients may rely on 24h
+    #[arg(long, env = "PROCTOR_KEEP_STATUS_TASKS", value_name = "TIME", default_value = "24h", value_parser = parse_keep_status_tasks)]
+    keep_status_tasks: Duration,
     /// Events
     #[arg(long, env = "PROCTOR_KEEP_EVENTS", value_name = "TIME", default_value = "30d", value_parser = parse_duration)]
     keep_events: Duration,
@@ -270,6 +273,7 @@ impl RetentionArgs {
     pub(crate) fn retention(self, data_dir: &Path) -> Retention {
         Retention {
             tasks: self.keep_tasks,
+            status_tasks: self.keep_status_tasks,
             events: self.keep_events,
             events_max: self.events_max,
             audit: self.keep_audit,
@@ -279,6 +283,14 @@ impl RetentionArgs {
             audit_archive: Some(self.audit_archive.unwrap_or_else(|| data_dir.join("audit"))),
         }
     }
+}
+
+fn parse_keep_status_tasks(text: &str) -> std::result::Result<Duration, String> {
+    let kept = parse_duration(text)?;
+    if kept < STATUS_TASKS_KEPT_MIN {
+        return Err(format!("'{text}' is less than 1h: clients poll for results that long"));
+    }
+    Ok(kept)
 }
 
 fn parse_keep_tasks(text: &str) -> std::result::Result<Duration, String> {

@@ -172,7 +172,7 @@ impl Unchecked {
 }
 
 /// From a file of ours, or none where this version does not know it.
-pub(super) fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Phrase>, D::Error> {
+pub(crate) fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Phrase>, D::Error> {
     let unchecked = Option::<Unchecked>::deserialize(deserializer)?;
     Ok(unchecked.and_then(|unchecked| unchecked.checked(Sender::Server, DEPTH_MAX)))
 }

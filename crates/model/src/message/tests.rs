@@ -21,7 +21,7 @@ fn every_entry_uses_all_its_arguments_in_both_languages() {
     }
 }
 
-/// A snapshot has the text alone.
+/// Agents of earlier versions send the text alone.
 #[test]
 fn an_eviction_is_known_by_its_reason() {
     assert!(messages::ended_over_limit("memory", 9, 5).starts_with(crate::EVICTED_REASON));

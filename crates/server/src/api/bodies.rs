@@ -7,7 +7,8 @@
 //! part, and out of another for callers who have proved who they are, of which one app gets a part, whichever users it
 //! calls for, and one user a part of that. Who
 //! waits for room in vain is told to come again; a large body that arrives slowly gives way to who waits. What parsing
-//! builds of a body has a pool of its own ([`Bodies::room_for_values`]), and is held as long as the call.
+//! builds of a body has a pool of its own ([`Bodies::room_for_values`]), and is held as long as the call. Administrators
+//! have a reserve beyond the pools of callers, so that theirs are read while all others hold everything.
 //! Absent: what the bodies hold.
 
 mod room;
@@ -22,6 +23,8 @@ use axum::body::{Body, BodyDataStream, Bytes, HttpBody};
 use futures::StreamExt;
 
 use super::error::{ApiError, Problem};
+use crate::control::Caller;
+use crate::shares::Shares;
 pub(super) use room::Reservation;
 use room::{Parts, Pool};
 use under_way::{Reading, UnderWay};
@@ -50,12 +53,17 @@ const CALLERS_BYTES: u64 = 256 * 1024 * 1024;
 const CALLERS_BYTES_OF_PAYER: u64 = CALLERS_BYTES / 2;
 const CALLERS_BYTES_EACH: u64 = CALLERS_BYTES_OF_PAYER / 4 * 3;
 /// Large bodies that wait for room, of one address and of one app.
-const STRANGERS_WAITING_MAX: usize = room::WAITING_MAX / 4 * 3;
-const CALLERS_WAITING_MAX: usize = room::WAITING_MAX / 4;
-/// What is built of bodies that are being parsed or worked on, and of those of one app: the largest of one user takes
-/// as much.
+const STRANGERS_WAITING_MAX: u64 = room::WAITING_MAX / 4 * 3;
+const CALLERS_WAITING_MAX: u64 = room::WAITING_MAX / 4;
+/// What is built of bodies that are being parsed or worked on, of those of one app, and of one user whom it calls for:
+/// the largest takes as much, and leaves some of the app's part to others.
 const VALUES_BYTES: u64 = 512 * 1024 * 1024;
-const VALUES_BYTES_OF_PAYER: u64 = VALUES_BYTES / 2;
+const VALUES_BYTES_OF_PAYER: u64 = VALUES_BYTES / 16 * 11;
+const VALUES_BYTES_EACH: u64 = VALUES_BYTES / 2;
+/// For administrators, beyond those pools: the largest body, what is built of it, and so many that wait.
+const RESERVE_BYTES: u64 = BODY_BYTES_MAX as u64;
+const RESERVE_VALUES_BYTES: u64 = VALUES_BYTES_EACH;
+const RESERVE_WAITING_MAX: u64 = CALLERS_WAITING_MAX;
 /// A JSON value with its name, in the list that it is in; what a call makes of it afterwards is about as large.
 const VALUE_BYTES: u64 = 64;
 
@@ -66,6 +74,25 @@ pub(super) enum BodySender {
     Stranger(String),
     /// By app and user.
     Caller(String),
+    /// As a caller, with a reserve.
+    Administrator(String),
+}
+
+impl BodySender {
+    pub(super) fn caller(caller: &Caller) -> Self {
+        let account = caller.account();
+        if caller.is_admin() { Self::Administrator(account) } else { Self::Caller(account) }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Stranger(name) | Self::Caller(name) | Self::Administrator(name) => name,
+        }
+    }
+
+    fn is_administrator(&self) -> bool {
+        matches!(self, Self::Administrator(_))
+    }
 }
 
 /// How long is waited for what.
@@ -116,22 +143,23 @@ impl ReadBody {
 impl Bodies {
     fn with(patience: BodyTimeouts) -> Self {
         let of_strangers = Parts {
-            total: STRANGERS_BYTES,
-            of_payer: STRANGERS_BYTES_PER_PEER,
-            each: STRANGERS_BYTES_PER_PEER,
-            waiting: STRANGERS_WAITING_MAX,
+            room: Shares::new(STRANGERS_BYTES, STRANGERS_BYTES_PER_PEER),
+            reserve: 0,
+            waiting: Shares::new(room::WAITING_MAX, STRANGERS_WAITING_MAX),
+            waiting_reserve: 0,
         };
+        let waiting = Shares::new(room::WAITING_MAX, CALLERS_WAITING_MAX);
         let of_callers = Parts {
-            total: CALLERS_BYTES,
-            of_payer: CALLERS_BYTES_OF_PAYER,
-            each: CALLERS_BYTES_EACH,
-            waiting: CALLERS_WAITING_MAX,
+            room: Shares { each: CALLERS_BYTES_EACH, ..Shares::new(CALLERS_BYTES, CALLERS_BYTES_OF_PAYER) },
+            reserve: RESERVE_BYTES,
+            waiting,
+            waiting_reserve: RESERVE_WAITING_MAX,
         };
         let of_values = Parts {
-            total: VALUES_BYTES,
-            of_payer: VALUES_BYTES_OF_PAYER,
-            each: VALUES_BYTES_OF_PAYER,
-            waiting: CALLERS_WAITING_MAX,
+            room: Shares { each: VALUES_BYTES_EACH, ..Shares::new(VALUES_BYTES, VALUES_BYTES_OF_PAYER) },
+            reserve: RESERVE_VALUES_BYTES,
+            waiting,
+            waiting_reserve: RESERVE_WAITING_MAX,
         };
         Self {
             patience,
@@ -162,7 +190,7 @@ impl Bodies {
         sender: &BodySender,
     ) -> Result<ReadBody, ApiError> {
         let reading = match sender {
-            BodySender::Caller(name) => self.callers.enter(name),
+            BodySender::Caller(name) | BodySender::Administrator(name) => self.callers.enter(name),
             BodySender::Stranger(address) => self.strangers.enter(address),
         };
         let gives_way = reading.gives_way.clone();
@@ -204,7 +232,7 @@ impl Bodies {
             if room.is_none() && read.max(announced.unwrap_or(0)) > SMALL_BYTES {
                 let pool = match sender {
                     BodySender::Stranger(_) => &self.of_strangers,
-                    BodySender::Caller(_) => &self.of_callers,
+                    BodySender::Caller(_) | BodySender::Administrator(_) => &self.of_callers,
                 };
                 room = Some(pool.take(sender, announced.unwrap_or(bytes_max) as u64).await?);
             }
@@ -428,7 +456,7 @@ mod tests {
         assert!(of_other.is_pending(), "others may wait, too");
         drop(queue);
         let state = bodies.of_callers.state.lock();
-        assert_eq!((state.waiting, state.waiting_of.len()), (0, 0));
+        assert!(state.waiting.is_empty());
     }
 
     #[tokio::test]
@@ -443,13 +471,54 @@ mod tests {
             let others = [take("other\0ana"), take("\0ana")];
             assert!(others.iter().all(Option::is_some));
             drop((held, others));
-            assert_eq!(pool.state.lock().used, 0);
+            assert!(pool.state.lock().used.is_empty());
         }
         let take = |sender: &str| bodies.of_callers.try_take(sender, largest);
-        let _own = take("app\0ana").unwrap();
+        let own = take("app\0ana").unwrap();
         assert!(take("app\0ana").is_none() && take("app\0bob").is_some(), "one user leaves some to others of the app");
+        drop(own);
+        let values = |sender: &str, values: u64| bodies.of_values.try_take(sender, values * VALUE_BYTES);
+        let _largest = values("app\0ana", 4_000_000).expect("the largest body of one user has room");
+        assert!(values("app\0ana", 1_000_000).is_none() && values("app\0bob", 1_000_000).is_some());
         let of_app: Vec<_> = (0..CALLERS_MAX).map(|number| bodies.callers.enter(&format!("app\0{number}"))).collect();
         assert_eq!(of_app.iter().filter(|body| !body.gives_way.is_cancelled()).count(), CALLERS_OF_PAYER_MAX);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_largest_body_of_an_administrator_is_read_while_others_hold_everything() {
+        let bodies = Bodies::default();
+        let (apps, largest) = (["a", "b", "c", "d", "e", "f"], BODY_BYTES_MAX as u64);
+        let hold = |pool: &Arc<Pool>, piece: u64| -> Vec<Reservation> {
+            let all =
+                |app: &&str| std::iter::from_fn(|| pool.try_take(&format!("{app}\0{app}"), piece)).collect::<Vec<_>>();
+            let held: Vec<_> = apps.iter().flat_map(all).collect();
+            held.iter().for_each(|room| room.holder.is_whole.store(1, Ordering::Relaxed));
+            held
+        };
+        let _held = [hold(&bodies.of_callers, MIB as u64), hold(&bodies.of_values, MIB as u64)];
+        let waits = |number: u64| {
+            let (pool, sender) = (&bodies.of_callers, BodySender::Caller(format!("app{}\0", number % 8)));
+            Box::pin(async move { pool.take(&sender, largest).await.map(drop) })
+        };
+        let mut queue: Vec<_> = (0..room::WAITING_MAX).map(waits).collect();
+        for waiting in &mut queue {
+            assert!(futures::poll!(waiting).is_pending());
+        }
+        let largest_body = || Body::from(vec![b' '; BODY_BYTES_MAX]);
+        let [boss, chief] = ["a\0boss", "a\0chief"].map(|name| BodySender::Administrator(name.to_owned()));
+
+        let read = bodies.read(largest_body(), &boss).await;
+        let values = bodies.room_for_values(4_000_000, &boss).await;
+
+        let refused = bodies.read(largest_body(), &BodySender::Caller("a\0boss".to_owned())).await;
+        assert!(read.is_ok() && values.is_ok() && refused.is_err());
+        let mut next = Box::pin(bodies.read(largest_body(), &chief));
+        assert!(futures::poll!(&mut next).is_pending(), "the reserve is bounded, and who waits for it has a place");
+        drop(read);
+        assert!(next.await.is_ok());
+        drop((queue, values));
+        let state = bodies.of_callers.state.lock();
+        assert!(state.reserved.is_empty() && state.waiting.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -475,6 +544,6 @@ mod tests {
         let error = bodies.read(Body::from(vec![b' '; BODY_BYTES_MAX + 1]), &stranger("a")).await.unwrap_err();
 
         assert_eq!(error.problem, Problem::BodyTooLarge);
-        assert_eq!(bodies.of_strangers.state.lock().used, 0);
+        assert!(bodies.of_strangers.state.lock().used.is_empty());
     }
 }

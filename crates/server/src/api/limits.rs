@@ -3,14 +3,12 @@
 //! Promised: every refusal says when to come again and is written in the family's own shape. A rate
 //! counts for an app (for a user who comes without one, for the user) over all dialects. A [`Quota`] is
 //! taken only by callers who have proved who they are; none of them gets more than a part of it, nor an app
-//! more than half by naming many users. Administrators have a reserve beyond all of that, of which one app (or user
+//! more than half by naming many users. One user of an app leaves some of either to its others (`shares`). Administrators have a reserve beyond all of that, of which one app (or user
 //! without one) gets a quarter; one that holds nothing of the reserve gets one in any case, so that whatever all others
 //! hold, administrators among them, an administrator gets a call through. Calls that wait, for a
 //! body or for events, take none of the quota of calls. Absent: rates of
 //! addresses; a proxy in front knows those better.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -20,6 +18,7 @@ use parking_lot::Mutex;
 use proctor_model::{FieldError, Message, messages};
 
 use crate::control::Caller;
+use crate::shares::{Allowance, Buckets, Held, Shares};
 
 /// Calls at the same time where nothing else is said.
 pub(super) const CONCURRENCY: NonZeroU32 = NonZeroU32::new(512).expect("it is not zero");
@@ -29,8 +28,6 @@ pub(super) const SIGN_INS: RateLimit = RateLimit(NonZeroU32::new(10).expect("it 
 /// one in every [`SESSION_PERIOD`].
 const SESSIONS_AT_ONCE: u32 = 30;
 const SESSION_PERIOD: Duration = Duration::from_secs(10);
-/// Callers whose rate is remembered; those who were quiet for a second are forgotten first.
-const CALLERS_MAX: usize = 10_000;
 
 /// Calls of one app in a second, on average; a second's worth may come at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,41 +49,12 @@ impl FromStr for RateLimit {
 #[derive(Debug)]
 pub(super) struct Rates {
     limit: Mutex<Option<Allowance>>,
-    /// By a hash of the caller's name: callers choose how long that is.
-    buckets: Mutex<HashMap<u64, Bucket>>,
-    hasher: RandomState,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Allowance {
-    at_once: f64,
-    per_second: f64,
-}
-
-impl Allowance {
-    /// A second's worth may come at once.
-    fn of(RateLimit(limit): RateLimit) -> Self {
-        let per_second = f64::from(limit.get());
-        Self { at_once: per_second, per_second }
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Bucket {
-    tokens: f64,
-    at: Instant,
-}
-
-impl Bucket {
-    fn refilled(self, limit: Allowance, now: Instant) -> Self {
-        let gained = now.saturating_duration_since(self.at).as_secs_f64() * limit.per_second;
-        Self { tokens: (self.tokens + gained).min(limit.at_once), at: now }
-    }
+    buckets: Buckets,
 }
 
 impl Rates {
     pub(super) fn new(limit: Option<RateLimit>) -> Self {
-        Self::of(limit.map(Allowance::of))
+        Self::of(limit.map(second_at_once))
     }
 
     /// For what a user does that is always in the audit.
@@ -95,51 +63,33 @@ impl Rates {
     }
 
     fn of(limit: Option<Allowance>) -> Self {
-        Self { limit: Mutex::new(limit), buckets: Mutex::default(), hasher: RandomState::new() }
+        Self { limit: Mutex::new(limit), buckets: Buckets::default() }
     }
 
     pub(super) fn set_limit(&self, limit: Option<RateLimit>) {
-        *self.limit.lock() = limit.map(Allowance::of);
+        *self.limit.lock() = limit.map(second_at_once);
     }
 
-    /// Takes one call off the caller's account; without one left, how long until there is.
-    pub(super) fn take(&self, caller: &str, now: Instant) -> Result<(), Duration> {
+    /// Takes one call off the account (`shares`); without one left, how long until there is.
+    pub(super) fn take(&self, account: &str, now: Instant) -> Result<(), Duration> {
         let Some(limit) = *self.limit.lock() else { return Ok(()) };
-        let caller = self.hasher.hash_one(caller);
-        let mut buckets = self.buckets.lock();
-        if buckets.len() >= CALLERS_MAX && !buckets.contains_key(&caller) {
-            make_room(&mut buckets, limit, now);
-        }
-        let full = Bucket { tokens: limit.at_once, at: now };
-        let bucket = buckets.entry(caller).or_insert(full);
-        *bucket = bucket.refilled(limit, now);
-        if bucket.tokens < 1.0 {
-            return Err(Duration::from_secs_f64((1.0 - bucket.tokens) / limit.per_second));
-        }
-        bucket.tokens -= 1.0;
-        Ok(())
+        self.buckets.take(account, 1.0, limit, now)
     }
 }
 
-/// Those that are full again need not be remembered; if there are none, everybody begins anew.
-fn make_room(buckets: &mut HashMap<u64, Bucket>, limit: Allowance, now: Instant) {
-    buckets.retain(|_, bucket| bucket.refilled(limit, now).tokens < limit.at_once);
-    if buckets.len() >= CALLERS_MAX {
-        buckets.clear();
-    }
+/// A second's worth may come at once.
+fn second_at_once(RateLimit(limit): RateLimit) -> Allowance {
+    let per_second = f64::from(limit.get());
+    Allowance { at_once: per_second, per_second }
 }
 
 /// How many of something callers may have at the same time. Clones share one.
 #[derive(Clone, Debug)]
 pub(super) struct Quota {
     what: Message,
-    total: u32,
-    /// Of one app and user.
-    each: u32,
-    /// Of one app, whomever it calls for.
-    of_payer: u32,
+    shares: Shares,
     /// Beyond the total, for administrators.
-    reserve: u32,
+    reserve: Shares,
     taken: Arc<Mutex<QuotaUse>>,
 }
 
@@ -148,26 +98,24 @@ const RESERVE_PARTS: u32 = 4;
 
 #[derive(Debug, Default)]
 struct QuotaUse {
-    total: u32,
-    by_caller: HashMap<String, u32>,
-    by_payer: HashMap<String, u32>,
+    held: Held,
     /// Of the reserve, which counts nowhere else.
-    reserved: u32,
-    reserved_by_payer: HashMap<String, u32>,
+    reserved: Held,
 }
 
 /// Which part of a [`Quota`] is used up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Exceeded {
     pub(super) what: Message,
-    pub(super) limit: u32,
+    pub(super) limit: u64,
     pub(super) is_own: bool,
 }
 
 impl Quota {
     /// Calls at the same time; each of them holds a decoded body and takes turns at the store.
     pub(super) fn calls(total: NonZeroU32) -> Self {
-        Self::new(messages::concurrent_requests(), total.get(), total.get().div_ceil(2), (total.get() / 16).max(4))
+        let total = total.get();
+        Self::new(messages::concurrent_requests(), total, total.div_ceil(2), (total / 16).max(4))
     }
 
     /// Calls that wait for events; each holds a connection and asks the store after every event.
@@ -191,23 +139,25 @@ impl Quota {
     }
 
     fn new(what: Message, total: u32, each: u32, reserve: u32) -> Self {
-        Self { what, total, each, of_payer: total.div_ceil(2), reserve, taken: Arc::default() }
+        let shares = Shares { each: each.into(), ..Shares::new(total.into(), total.div_ceil(2).into()) };
+        let reserve = Shares::new(reserve.into(), (reserve / RESERVE_PARTS).into());
+        Self { what, shares, reserve, taken: Arc::default() }
     }
 
-    pub(super) fn taken(&self) -> u32 {
+    pub(super) fn taken(&self) -> u64 {
         let taken = self.taken.lock();
-        taken.total + taken.reserved
+        taken.held.total() + taken.reserved.total()
     }
 
     pub(super) fn take(&self, caller: &Caller) -> Result<QuotaPermit, Exceeded> {
-        self.take_as(key_of(caller), caller.is_admin())
+        self.take_as(caller.account(), caller.is_admin())
     }
 
     /// As [`Self::take`], for a call that may give its permit back and take it again.
     pub(super) fn take_turn(&self, caller: &Caller) -> Result<CallTurn, Exceeded> {
         let turn = CallTurn {
             quota: self.clone(),
-            caller: key_of(caller),
+            caller: caller.account(),
             is_administrator: caller.is_admin(),
             permit: Arc::default(),
         };
@@ -215,43 +165,26 @@ impl Quota {
         Ok(turn)
     }
 
-    /// By the key of the caller.
+    /// By the caller's account.
     pub(super) fn take_as(&self, caller: String, is_administrator: bool) -> Result<QuotaPermit, Exceeded> {
-        let (taken, payer) = (&mut *self.taken.lock(), payer_of(&caller));
-        let Some(exceeded) = self.exceeded(taken, &caller, payer) else {
-            taken.total += 1;
-            *taken.by_payer.entry(payer.to_owned()).or_default() += 1;
-            *taken.by_caller.entry(caller.clone()).or_default() += 1;
+        let taken = &mut *self.taken.lock();
+        let Some(full) = taken.held.full(&caller, 1, self.shares) else {
+            taken.held.add(&caller, 1);
             return Ok(QuotaPermit { quota: self.clone(), caller, is_reserved: false });
         };
-        if !is_administrator || !self.has_reserve(taken, payer) {
-            return Err(exceeded);
+        if !is_administrator || !self.has_reserve(&taken.reserved, &caller) {
+            let (limit, is_own) = full.limit();
+            return Err(Exceeded { what: self.what.clone(), limit, is_own });
         }
-        taken.reserved += 1;
-        *taken.reserved_by_payer.entry(payer.to_owned()).or_default() += 1;
+        taken.reserved.add(&caller, 1);
         Ok(QuotaPermit { quota: self.clone(), caller, is_reserved: true })
     }
 
-    /// Which part has no room for one more of this caller.
-    fn exceeded(&self, taken: &QuotaUse, caller: &str, payer: &str) -> Option<Exceeded> {
-        let exceeded = |limit, is_own| Some(Exceeded { what: self.what.clone(), limit, is_own });
-        if taken.by_caller.get(caller).is_some_and(|own| *own >= self.each) {
-            return exceeded(self.each, true);
-        }
-        if taken.by_payer.get(payer).is_some_and(|own| *own >= self.of_payer) {
-            return exceeded(self.of_payer, true);
-        }
-        if taken.total >= self.total {
-            return exceeded(self.total, false);
-        }
-        None
-    }
-
     /// The number of payers who are administrators bounds what is taken beyond the reserve.
-    fn has_reserve(&self, taken: &QuotaUse, payer: &str) -> bool {
-        match taken.reserved_by_payer.get(payer) {
-            None => self.reserve > 0,
-            Some(own) => *own < self.reserve / RESERVE_PARTS && taken.reserved < self.reserve,
+    fn has_reserve(&self, reserved: &Held, caller: &str) -> bool {
+        match reserved.of_payer(caller) {
+            0 => self.reserve.total > 0,
+            _ => reserved.full(caller, 1, self.reserve).is_none(),
         }
     }
 }
@@ -285,19 +218,6 @@ impl CallTurn {
     }
 }
 
-/// An app may call for many users: each of them is a caller.
-pub(super) fn key_of(caller: &Caller) -> String {
-    format!("{}\0{}", caller.app, caller.user)
-}
-
-/// Who answers for the caller with this key: the app, or the user who comes without one.
-pub(super) fn payer_of(key: &str) -> &str {
-    match key.split_once('\0') {
-        Some(("", _)) | None => key,
-        Some((app, _)) => app,
-    }
-}
-
 /// One of a [`Quota`], given back when it is dropped.
 #[derive(Debug)]
 pub(super) struct QuotaPermit {
@@ -309,23 +229,8 @@ pub(super) struct QuotaPermit {
 impl Drop for QuotaPermit {
     fn drop(&mut self) {
         let taken = &mut *self.quota.taken.lock();
-        if self.is_reserved {
-            taken.reserved -= 1;
-            give_back(&mut taken.reserved_by_payer, payer_of(&self.caller));
-            return;
-        }
-        taken.total -= 1;
-        give_back(&mut taken.by_caller, &self.caller);
-        give_back(&mut taken.by_payer, payer_of(&self.caller));
-    }
-}
-
-fn give_back(by_key: &mut HashMap<String, u32>, key: &str) {
-    if let Some(own) = by_key.get_mut(key) {
-        *own -= 1;
-        if *own == 0 {
-            by_key.remove(key);
-        }
+        let held = if self.is_reserved { &mut taken.reserved } else { &mut taken.held };
+        held.remove(&self.caller, 1);
     }
 }
 
@@ -362,13 +267,13 @@ mod tests {
     #[test]
     fn quiet_callers_are_forgotten() {
         let (rates, now) = (rates("1"), Instant::now());
-        for number in 0..CALLERS_MAX {
+        for number in 0..10_000 {
             rates.take(&number.to_string(), now).unwrap();
         }
 
         rates.take("new", now + Duration::from_secs(1)).unwrap();
 
-        assert_eq!(rates.buckets.lock().len(), 1);
+        assert_eq!(rates.buckets.payers(), 1);
     }
 
     #[test]
@@ -392,8 +297,7 @@ mod tests {
         assert!(!take("boss", true).unwrap_err().is_own);
         drop((held, last, reserved));
         assert!(take("d", false).is_ok());
-        assert_eq!(quota.taken.lock().total, 0);
-        assert!(quota.taken.lock().by_caller.is_empty());
+        assert!(quota.taken.lock().held.is_empty());
     }
 
     #[test]
@@ -408,8 +312,21 @@ mod tests {
         assert!(take("app\0boss", true).unwrap_err().is_own);
         drop((held, others, reserved));
         let taken = quota.taken.lock();
-        assert_eq!((taken.total, taken.by_caller.len(), taken.by_payer.len()), (0, 0, 0));
-        assert_eq!((taken.reserved, taken.reserved_by_payer.len()), (0, 0));
+        assert!(taken.held.is_empty() && taken.reserved.is_empty());
+    }
+
+    #[test]
+    fn one_user_leaves_some_of_the_calls_of_an_app_to_its_others() {
+        let quota = Quota::calls(512.try_into().unwrap());
+        let take_all = |caller: &str, is_administrator| -> Vec<_> {
+            std::iter::from_fn(|| quota.take_as(caller.to_owned(), is_administrator).ok()).take(1000).collect()
+        };
+        let of_ana = take_all("app\0ana", false);
+
+        assert_eq!((of_ana.len(), take_all("app\0bob", false).len()), (192, 64));
+        let _of_bob = take_all("app\0bob", false);
+        let of_administrator = take_all("app\0boss", true);
+        assert_eq!((of_administrator.len(), take_all("app\0chief", true).len()), (6, 2), "nor of its reserve");
     }
 
     #[test]
@@ -418,7 +335,7 @@ mod tests {
         let take_all = |caller: &str, is_administrator| -> Vec<_> {
             std::iter::from_fn(|| quota.take_as(caller.to_owned(), is_administrator).ok()).take(1000).collect()
         };
-        let others = [take_all("app\0ana", false), take_all("\0bob", false)];
+        let others = [take_all("app\0app", false), take_all("\0bob", false)];
         assert_eq!((others[0].len(), others[1].len(), take_all("\0eve", false).len()), (4, 4, 0));
 
         // Administrators of one app, under many names, and others besides.

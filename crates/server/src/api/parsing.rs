@@ -92,10 +92,9 @@ impl Lane {
     }
 
     fn place(&self, sender: &BodySender, turn: Option<&CallTurn>) -> Result<QuotaPermit, ApiError> {
-        let (BodySender::Stranger(name) | BodySender::Caller(name)) = sender;
         let place = match turn {
             Some(turn) => turn.share_of(&self.places),
-            None => self.places.take_as(name.clone(), false),
+            None => self.places.take_as(sender.name().to_owned(), false),
         };
         place.map_err(|Exceeded { what, .. }| ApiError::busy(what))
     }

@@ -23,7 +23,7 @@ use super::connections::{Connection, share_of};
 use super::error::{ApiError, Problem};
 use super::family::Family;
 use super::json::{Object, Value};
-use super::limits::{CallTurn, key_of};
+use super::limits::CallTurn;
 use super::parsing::{Parsed, is_large};
 use super::proxies::Reached;
 use super::response::RequestId;
@@ -69,7 +69,7 @@ impl Call {
                     Ok(caller) => caller,
                     Err(error) => return Err(early(&state, body, &peer, error).await),
                 };
-                let body = state.border.bodies.read(body, &BodySender::Caller(key_of(&caller))).await?;
+                let body = state.border.bodies.read(body, &BodySender::caller(&caller)).await?;
                 // Not before the body is there: one that comes slowly takes no call from others.
                 let turn = state.border.calls.take_turn(&caller)?;
                 (caller, turn, body)
@@ -82,7 +82,7 @@ impl Call {
                 (caller, turn, body)
             }
         };
-        let sender = BodySender::Caller(key_of(&caller));
+        let sender = BodySender::caller(&caller);
         drop(reading);
         let (control, border, room) = (state.control, state.border, Mutex::default());
         Ok(Self { control, caller, class, uri: head.uri, body, sender, room, border, turn })

@@ -175,6 +175,13 @@ impl Control {
         own
     }
 
+    /// Writes the counts of what the audit does not list. For a server that takes no more calls.
+    pub async fn end_audit(&self) {
+        for budget in [&self.inner.budgets.refusals, &self.inner.budgets.unchanged] {
+            self.write_refusals(budget.drained()).await;
+        }
+    }
+
     pub(super) async fn write_refusals(&self, entries: impl IntoIterator<Item = AuditDraft, IntoIter: Send>) {
         for entry in entries {
             let action = entry.action.clone();

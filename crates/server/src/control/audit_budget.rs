@@ -1,23 +1,24 @@
 //! How much the audit lists of what was refused, or changed nothing.
 //!
-//! Promised: of one caller (`budget`), the first [`LISTED_MAX`] such calls of an hour are entries of their own, and so are
-//! the first [`OF_ACTION_MIN`] of each action, however many others came before: nobody hides what they try behind
-//! refusals that cost nothing. The others are one entry at the end of the hour, with a count for each action. What was
-//! refused and what was allowed and changed nothing are counted apart, so that neither hides the other. Absent: memory
-//! across a restart.
+//! Promised: of one caller (who pays, `shares`), the first [`LISTED_MAX`] such calls of an hour are entries of their own,
+//! and so are the first [`OF_ACTION_MIN`] of each action, however many others came before: nobody hides what they try
+//! behind refusals that cost nothing. The others are one entry at the end of the hour, with a count for each action. What was
+//! refused and what was allowed and changed nothing are counted apart, so that neither hides the other; nor does one user
+//! of an app take all entries of it. A server that is told to end writes the counts of hours that are not over. Absent:
+//! memory across a restart, and counts of a server that was killed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use proctor_model::Subject;
 use proctor_store::{AuditDraft, AuditPhase};
 
 use super::Caller;
 use super::budget::HOUR;
+use crate::shares::{Held, Shares, payer_of};
 
 /// Calls of one caller in an hour that are listed one by one.
-const LISTED_MAX: u32 = 200;
+const LISTED_MAX: u64 = 200;
 /// Of one action in any case.
 const OF_ACTION_MIN: u32 = 5;
 /// Actions for which that holds, and that the entry of the others names.
@@ -28,7 +29,7 @@ const OTHER_ACTIONS: &str = "others";
 #[derive(Debug)]
 pub(super) struct AuditBudget {
     kind: Kind,
-    by_payer: Mutex<HashMap<Subject, Listed>>,
+    by_payer: Mutex<HashMap<String, Listed>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +42,7 @@ enum Kind {
 #[derive(Debug)]
 struct Listed {
     since: Instant,
-    total: u32,
+    listed: Held,
     by_action: BTreeMap<String, u32>,
     unlisted: Option<Unlisted>,
 }
@@ -74,17 +75,18 @@ impl AuditBudget {
         mut entry: AuditDraft,
         now: Instant,
     ) -> (Option<AuditDraft>, Option<AuditDraft>) {
+        let account = caller.account();
         let mut all = self.by_payer.lock();
-        let listed = all.entry(caller.payer()).or_insert_with(|| Listed::begun(now));
+        let listed = all.entry(payer_of(&account).to_owned()).or_insert_with(|| Listed::begun(now));
         let mut ended = None;
         if listed.is_over(now) {
             ended = std::mem::replace(listed, Listed::begun(now)).counted(self.kind);
         }
-        if !listed.takes(&entry.action) {
+        if !listed.takes(&account, &entry.action) {
             listed.count(entry);
             return (ended, None);
         }
-        if listed.total == LISTED_MAX {
+        if listed.is_full(&account) {
             entry.outcome += self.kind.last_words();
         }
         (ended, Some(entry))
@@ -92,9 +94,18 @@ impl AuditBudget {
 
     /// What is to be told of hours that are over.
     pub(super) fn ended(&self, now: Instant) -> Vec<AuditDraft> {
+        self.take(|listed| listed.is_over(now))
+    }
+
+    /// What is to be told of all hours, because the server ends.
+    pub(super) fn drained(&self) -> Vec<AuditDraft> {
+        self.take(|_| true)
+    }
+
+    fn take(&self, is_over: impl Fn(&Listed) -> bool) -> Vec<AuditDraft> {
         let mut entries = Vec::new();
         self.by_payer.lock().retain(|_, listed| {
-            let is_over = listed.is_over(now);
+            let is_over = is_over(listed);
             if is_over {
                 entries.extend(listed.counted(self.kind));
             }
@@ -123,21 +134,25 @@ impl Kind {
 
 impl Listed {
     fn begun(now: Instant) -> Self {
-        Self { since: now, total: 0, by_action: BTreeMap::new(), unlisted: None }
+        Self { since: now, listed: Held::default(), by_action: BTreeMap::new(), unlisted: None }
     }
 
     fn is_over(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.since) >= HOUR
     }
 
+    fn is_full(&self, account: &str) -> bool {
+        self.listed.full(account, 1, Shares::new(LISTED_MAX, LISTED_MAX)).is_some()
+    }
+
     /// Whether one more of this action is listed; it is counted then.
-    fn takes(&mut self, action: &str) -> bool {
+    fn takes(&mut self, account: &str, action: &str) -> bool {
         let is_known = self.by_action.contains_key(action) || self.by_action.len() < ACTIONS_MAX;
         let of_action = self.by_action.get(action).copied().unwrap_or(0);
-        if self.total >= LISTED_MAX && !(is_known && of_action < OF_ACTION_MIN) {
+        if self.is_full(account) && !(is_known && of_action < OF_ACTION_MIN) {
             return false;
         }
-        self.total += 1;
+        self.listed.add(account, 1);
         if is_known {
             self.by_action.insert(action.to_owned(), of_action + 1);
         }
@@ -226,12 +241,13 @@ mod tests {
     fn what_several_users_of_an_app_tried_is_told_of_none_of_them() {
         let (budget, now) = (AuditBudget::of_refusals(), Instant::now());
         let [ana, bob] = ["ana", "bob"].map(|user| Caller { user: user.to_owned(), ..Caller::local("job") });
-        listed(&budget, &ana, "stop", 300, now);
-        listed(&budget, &bob, "stop", 1, now);
+        let of_ana = listed(&budget, &ana, "stop", 300, now);
+        let of_bob = listed(&budget, &bob, "stop", 60, now);
 
         let ended = budget.ended(now + HOUR);
 
-        assert_eq!((ended[0].app.as_str(), ended[0].user.as_str(), ended[0].target_count), ("job", "", 101));
+        assert_eq!((of_ana.len(), of_bob.len()), (150, 50), "what one user tries leaves entries to the others");
+        assert_eq!((ended[0].app.as_str(), ended[0].user.as_str(), ended[0].target_count), ("job", "", 160));
     }
 
     #[test]

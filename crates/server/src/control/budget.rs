@@ -4,27 +4,27 @@
 //! whatever is forbidden) are rows of tasks only up to some bytes for each caller and hour, and so are those of status
 //! queries, whatever they reach; a plan, which takes no right to change anything, is made for so many targets; the audit
 //! lists a part of what was refused or changed nothing (`audit_budget`). A caller is an app, or a user who comes without
-//! one: an app cannot get more by naming users. Absent: memory across a restart, where everybody begins anew; operations
+//! one: an app cannot get more by naming users, and one of these users leaves some of it to the others (`shares`). Absent: memory across a restart, where everybody begins anew; operations
 //! on what is registered, which the rate of calls bounds.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use proctor_model::{Message, ProcessKey, Subject};
+use proctor_model::{Message, ProcessKey};
 
 use super::audit_budget::AuditBudget;
 use super::{Caller, ControlError, Result};
+use crate::shares::{Allowance, Buckets, account_of};
 
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
 /// What such targets of one caller may take in an hour. A client that asks for 100,000 hosts while their agents are
 /// still being installed stays below.
-pub const STRANGER_BYTES_MAX: u32 = 48 * 1024 * 1024;
-/// Targets of one caller's plans in an hour: a fleet of 10,000 hosts every minute.
+pub const STRANGER_BYTES_MAX: u32 = 64 * 1024 * 1024;
+/// Targets of one caller's plans in an hour: a fleet of 10,000 hosts every minute (of one user of an app, of 7,500).
 pub const PLANNED_MAX: u32 = 600_000;
 /// Of a target and of an item, beside their texts.
 const ROW_BYTES: usize = 160;
-/// What the status queries of one caller may take in an hour: those of a fleet of 8,000 hosts every minute do.
+/// What the status queries of one caller may take in an hour: those of a fleet of 8,000 hosts every minute do (of one
+/// user of an app, of 6,000 hosts).
 pub const STATUS_BYTES_MAX: u32 = 256 * 1024 * 1024;
 /// Of a task, beside its items and targets.
 const TASK_BYTES: usize = 1000;
@@ -34,9 +34,9 @@ const STATUS_ROW_BYTES: usize = 400;
 /// What callers have left of their hour, and what the audit does not list.
 #[derive(Debug)]
 pub(super) struct Budgets {
-    strangers: Buckets,
-    planned: Buckets,
-    status: Buckets,
+    strangers: HourlyBudget,
+    planned: HourlyBudget,
+    status: HourlyBudget,
     pub(super) refusals: AuditBudget,
     pub(super) unchanged: AuditBudget,
 }
@@ -44,9 +44,9 @@ pub(super) struct Budgets {
 impl Default for Budgets {
     fn default() -> Self {
         Self {
-            strangers: Buckets::new(STRANGER_BYTES_MAX),
-            planned: Buckets::new(PLANNED_MAX),
-            status: Buckets::new(STATUS_BYTES_MAX),
+            strangers: HourlyBudget::new(STRANGER_BYTES_MAX),
+            planned: HourlyBudget::new(PLANNED_MAX),
+            status: HourlyBudget::new(STATUS_BYTES_MAX),
             refusals: AuditBudget::of_refusals(),
             unchanged: AuditBudget::of_unchanged(),
         }
@@ -75,28 +75,15 @@ impl Strangers {
 
 /// So much for each caller in an hour.
 #[derive(Debug)]
-struct Buckets {
+struct HourlyBudget {
     limit: f64,
-    by_payer: Mutex<HashMap<Subject, Bucket>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Bucket {
-    left: f64,
-    at: Instant,
+    buckets: Buckets,
 }
 
 impl Caller {
-    pub(super) fn payer(&self) -> Subject {
-        payer(&self.app, &self.user)
-    }
-}
-
-/// Whose account it is that an app and a user call on.
-pub(super) fn payer(app: &str, user: &str) -> Subject {
-    match app {
-        "" => Subject::User(user.to_owned()),
-        app => Subject::App(app.to_owned()),
+    /// An app may call for many users: each of them has an account.
+    pub(crate) fn account(&self) -> String {
+        account_of(&self.app, &self.user)
     }
 }
 
@@ -118,7 +105,7 @@ impl Budgets {
         let bytes = strangers.bytes / strangers.targets * targets;
         let credit = if operations > 0 { self.strangers.limit } else { 0.0 };
         let too_many = |wait| ControlError::TooManyStrangers { targets, wait };
-        self.strangers.take_on_credit(caller.payer(), bytes, credit, now).map_err(too_many)
+        self.strangers.take_on_credit(caller, bytes, credit, now).map_err(too_many)
     }
 
     /// Takes the targets of a plan off the caller's account, before anything is looked up for it.
@@ -127,7 +114,7 @@ impl Budgets {
             return Ok(());
         }
         let too_many = |wait| ControlError::TooManyPlanned { targets, wait };
-        self.planned.take(caller.payer(), targets, now).map_err(too_many)
+        self.planned.take(caller, targets, now).map_err(too_many)
     }
 
     /// Takes the rows of status queries off the caller's account, but for as many as the call operates on others; one of
@@ -146,50 +133,40 @@ impl Budgets {
         }
         let bytes = row_keys.iter().map(|key| STATUS_ROW_BYTES + 3 * key.len()).sum::<usize>() + TASK_BYTES;
         let too_many = |wait| ControlError::TooManyStatus { targets, wait };
-        self.status.take(caller.payer(), bytes, now).map_err(too_many)
+        self.status.take(caller, bytes, now).map_err(too_many)
     }
 }
 
-impl Buckets {
+impl HourlyBudget {
     fn new(limit: u32) -> Self {
-        Self { limit: f64::from(limit), by_payer: Mutex::default() }
+        Self { limit: f64::from(limit), buckets: Buckets::default() }
     }
 
     /// Takes as much as is wanted, or nothing: then it says how long to wait for it.
-    fn take(&self, payer: Subject, wanted: usize, now: Instant) -> std::result::Result<(), Duration> {
-        self.take_on_credit(payer, wanted, 0.0, now)
+    fn take(&self, caller: &Caller, wanted: usize, now: Instant) -> std::result::Result<(), Duration> {
+        self.take_on_credit(caller, wanted, 0.0, now)
     }
 
     /// As [`Self::take`], with so much more than there is.
     fn take_on_credit(
         &self,
-        payer: Subject,
+        caller: &Caller,
         wanted: usize,
         credit: f64,
         now: Instant,
     ) -> std::result::Result<(), Duration> {
-        let (limit, wanted) = (self.limit, wanted as f64);
-        if wanted == 0.0 {
+        if wanted == 0 {
             return Ok(());
         }
-        let mut buckets = self.by_payer.lock();
-        let gained = |bucket: &Bucket| {
-            let secs = now.saturating_duration_since(bucket.at).as_secs_f64();
-            (bucket.left + secs * limit / HOUR.as_secs_f64()).min(limit)
-        };
-        buckets.retain(|_, bucket| gained(bucket) < limit);
-        let left = buckets.get(&payer).map_or(limit, gained);
-        if wanted > left + credit {
-            return Err(HOUR.mul_f64((wanted.min(limit) - left - credit).clamp(0.0, limit) / limit));
-        }
-        buckets.insert(payer, Bucket { left: left - wanted, at: now });
-        Ok(())
+        let limit = Allowance { at_once: self.limit, per_second: self.limit / HOUR.as_secs_f64() };
+        self.buckets.take_on_credit(&caller.account(), wanted as f64, credit, limit, now)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shares::part_of_user;
 
     /// One that is no administrator.
     fn caller(app: &str) -> Caller {
@@ -203,7 +180,7 @@ mod tests {
     #[test]
     fn targets_that_reach_nothing_are_bounded_by_the_hour_and_the_app() {
         let (budgets, now) = (Budgets::default(), Instant::now());
-        let (ana, bob) = (caller("job"), Caller { user: "bob".to_owned(), ..caller("job") });
+        let [ana, bob] = ["ana", "bob"].map(|user| Caller { user: user.to_owned(), ..caller("job") });
 
         let is_soon = |wait: Duration| wait.abs_diff(HOUR / 10) < Duration::from_secs(1);
 
@@ -214,6 +191,7 @@ mod tests {
         assert!(budgets.take_strangers(&bob, tenths(4), 0, now).is_ok());
         assert!(budgets.take_strangers(&bob, tenths(1), 0, now).is_err());
         assert!(budgets.take_strangers(&bob, tenths(5), 0, now + HOUR / 2).is_ok());
+        assert!(budgets.take_strangers(&bob, tenths(8), 0, now + 9 * HOUR).is_err(), "one user leaves some to others");
         assert!(budgets.take_strangers(&bob, tenths(11), 0, now + 9 * HOUR).is_err(), "more than there is in an hour");
     }
 
@@ -248,7 +226,8 @@ mod tests {
         };
 
         assert!(charge(&long) > 1_200, "{}", charge(&long));
-        assert!(charge(&"web/a".parse().unwrap()) * 100_000 < STRANGER_BYTES_MAX as usize);
+        let of_user = part_of_user(STRANGER_BYTES_MAX.into());
+        assert!(charge(&"web/a".parse().unwrap()) as u64 * 100_000 < of_user);
     }
 
     #[test]
@@ -262,16 +241,19 @@ mod tests {
         assert!(matches!(refused, Err(ControlError::TooManyPlanned { .. })), "{refused:?}");
         assert!(budgets.take_planned(&job, 10_000, now + HOUR / 50).is_ok());
         assert!(budgets.take_planned(&Caller::local("job"), 10_000, now).is_ok(), "an administrator");
+        let [ana, bob] = ["ana", "bob"].map(|user| Caller { user: user.to_owned(), ..caller("other") });
+        let plans = |caller: &Caller| (0..90).take_while(|_| budgets.take_planned(caller, 10_000, now).is_ok()).count();
+        assert_eq!((plans(&ana), plans(&bob)), (45, 15), "one user leaves some to others");
     }
 
     #[test]
     fn status_queries_are_bounded_by_the_hour_and_the_app_for_all_but_administrators() {
         let (budgets, now) = (Budgets::default(), Instant::now());
-        let (ana, bob) = (caller("job"), Caller { user: "bob".to_owned(), ..caller("job") });
+        let (job, bob) = (caller("job"), Caller { user: "bob".to_owned(), ..caller("job") });
         let fleet = vec!["0:10.128.200.101:monitoring:bkmonitorbeat"; 8_000];
         let take = |caller: &Caller, at| budgets.take_status(caller, &fleet, 0, at);
 
-        let minutes = (0..120).take_while(|_| take(&ana, now).is_ok()).count();
+        let minutes = (0..120).take_while(|_| take(&job, now).is_ok()).count();
         let refused = take(&bob, now);
 
         assert!((60..70).contains(&minutes), "{minutes}");

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proctor_model::{AgentId, Code, OperationId, OperationKind, Outcome, ProcessKey, Spec, Subject, TaskId, messages};
+use proctor_model::{AgentId, Code, OperationId, OperationKind, Outcome, ProcessKey, Spec, TaskId, messages};
 use proctor_store::{Millis, OpenTarget};
 
 use super::Result;
@@ -117,8 +117,8 @@ impl Dispatch {
     }
 
     /// Room for targets that are to be added; given back where they are not.
-    pub(super) fn take_room(&mut self, payer: &Subject, targets: usize, is_read_only: bool) -> Result<()> {
-        self.rooms.take(self.open.len(), payer, targets, is_read_only)
+    pub(super) fn take_room(&mut self, account: &str, targets: usize, is_read_only: bool) -> Result<()> {
+        self.rooms.take(self.open.len(), account, targets, is_read_only)
     }
 
     /// What the server's earlier life left open; `now_ms` and `now` are the same moment on both clocks.
@@ -190,6 +190,12 @@ impl Dispatch {
             self.connected.remove(agent);
             self.unsend(agent);
         }
+    }
+
+    /// As [`Self::disconnected`], of an agent that is still on its way back.
+    pub(super) fn still_returns(&mut self, agent: &AgentId, epoch: u64) {
+        self.disconnected(agent, epoch);
+        self.expected.insert(agent.clone());
     }
 
     /// The next session sends everything again; the agent's ledger tells what it knows.

@@ -6,6 +6,7 @@
 //! Absent: HTTP, numbers of dialects, sockets.
 
 mod access;
+mod acknowledgements;
 mod assignments;
 mod audit;
 mod audit_budget;
@@ -45,7 +46,7 @@ use parking_lot::Mutex;
 use proctor_model::{
     AgentId, Class, Code, HostKey, Namespace, OperationId, Outcome, ProcessKey, Snapshot, TaskId, messages,
 };
-use proctor_runtime::{TaskFailed, Tasks, clock};
+use proctor_runtime::{TaskFailed, Tasks, chain, clock};
 use proctor_store::{
     App, HostLocation, HostQuery, HostRecord, Millis, Observation, SessionOpening, SessionRefusal, Store, StoreError,
 };
@@ -65,7 +66,7 @@ pub use processes::POOLS_MAX;
 pub use questions::{Asked, HostAnswer, HostsBusy, Question, Reply};
 pub use relays::RelayState;
 pub(crate) use relays::{ConnectedRelay, RelayConnection};
-pub use retention::{LEFTOVERS_KEPT_MIN, Retention, TASKS_KEPT_MIN};
+pub use retention::{LEFTOVERS_KEPT_MIN, Retention, STATUS_TASKS_KEPT_MIN, TASKS_KEPT_MIN};
 pub use round_trips::RoundTrip;
 pub use sessions::{ConnectionInfo, Greeting, Session};
 pub use submit::Planned;
@@ -77,6 +78,7 @@ pub use upgrades::UpgradeWish;
 
 use crate::metrics::Metrics;
 use crate::webhooks::TrialLimits;
+use acknowledgements::Acknowledgements;
 use dispatch::Dispatch;
 use outcomes::ReceivedOutcome;
 use presence::Presence;
@@ -120,6 +122,7 @@ struct Inner {
     sessions: Sessions,
     dispatch: Mutex<Dispatch>,
     outcomes: mpsc::Sender<ReceivedOutcome>,
+    acknowledgements: Acknowledgements,
     assignments: mpsc::Sender<assignments::Wanted>,
     rollouts: rollout::Rollouts,
     upgrades: upgrades::Upgrades,
@@ -162,6 +165,7 @@ impl Control {
                 sessions: Sessions::default(),
                 dispatch: Mutex::new(Dispatch::new(presence.agents(), presence.grace_ends())),
                 outcomes: sender,
+                acknowledgements: Acknowledgements::default(),
                 assignments,
                 rollouts: rollout::Rollouts::default(),
                 upgrades: upgrades::Upgrades::default(),
@@ -261,8 +265,8 @@ impl Control {
     }
 
     /// What was noticed when the agent connected; nothing of one that is not connected.
-    pub fn meeting(&self, agent: &AgentId) -> ConnectionInfo {
-        self.inner.sessions.get(agent).map(|session| session.meeting()).unwrap_or_default()
+    pub fn connection_info(&self, agent: &AgentId) -> ConnectionInfo {
+        self.inner.sessions.get(agent).map(|session| session.connection_info()).unwrap_or_default()
     }
 
     /// The link is served with a certificate that ends then, in Unix seconds.
@@ -368,9 +372,10 @@ impl Control {
         permit: P,
     ) -> Result<std::result::Result<Arc<Session>, SessionRefusal>> {
         let opened = self.run_to_completion("session opening", |control| async move {
+            let was_returning = control.inner.presence.awaits(&greeting.opening.agent, Instant::now());
             let opened = control.open(greeting).await;
             drop(permit);
-            Ok(opened?.map(|session| Opened { control, session: Some(session) }))
+            Ok(opened?.map(|session| Opened { control, session: Some(session), was_returning }))
         });
         Ok(opened.await?.map(Opened::take))
     }
@@ -414,7 +419,9 @@ impl Control {
     /// An agent's outcome; acknowledged to it once it is in the store. Waits when the store is slow.
     pub async fn arrived(&self, session: &Session, operation: OperationId, outcome: Outcome) -> Result<()> {
         let Some(key) = self.inner.dispatch.lock().process_of(session.agent(), &operation) else {
-            session.acknowledge([operation]); // final already: the agent may forget it
+            // Final already: the agent may forget it.
+            session.owe([operation]);
+            session.wake();
             return Ok(());
         };
         let arrived =
@@ -424,6 +431,15 @@ impl Control {
 
     /// Usage is kept in memory; the store learns of changes.
     pub async fn observed(&self, session: &Session, observations: Vec<(ProcessKey, Snapshot)>) -> Result<()> {
+        if let Some(to_read) = session.usage().begin_reading() {
+            // What is not known is written.
+            match self.inner.store.observations(session.agent()).await {
+                Ok(stored) => session.usage().read(to_read, stored),
+                Err(error) => {
+                    tracing::debug!(agent = %session.agent(), error = %chain(&error), "observations not read")
+                }
+            }
+        }
         let observations = observations.into_iter().map(|(key, snapshot)| Observation { key, snapshot });
         let to_store = session.usage().sift(observations.collect());
         if to_store.observations.is_empty() {
@@ -478,6 +494,7 @@ impl Control {
 struct Opened {
     control: Control,
     session: Option<Arc<Session>>,
+    was_returning: bool,
 }
 
 impl Opened {
@@ -488,13 +505,14 @@ impl Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        if let Some(session) = self.session.take() {
-            let control = self.control.clone();
-            self.control
-                .inner
-                .tasks
-                .spawn_to_end("session closing", async move { control.lose_session(&session, false).await });
-        }
+        let Some(session) = self.session.take() else { return };
+        let (control, was_returning) = (self.control.clone(), self.was_returning);
+        self.control.inner.tasks.spawn_to_end("session closing", async move {
+            match was_returning {
+                true => control.take_back_session(&session).await,
+                false => control.lose_session(&session, false).await,
+            }
+        });
     }
 }
 

@@ -1,7 +1,7 @@
 //! How many targets may be open at once: each is held in memory until it has its outcome.
 //!
 //! Promised: status queries, which take no right but to read, leave room for operations; both are bounded, except
-//! those of administrators, and one caller (`budget`) gets at most half of either. What counts is exact: targets are
+//! those of administrators, and one caller gets at most half of either (`shares`). What counts is exact: targets are
 //! counted from before they are stored until they have their outcome, under the lock of what is open (`dispatch`). Those
 //! of rolling tasks have bounds of their own (`rollout`), and count for all. Absent: whose those are that an earlier life
 //! of the server left open; they count for all.
@@ -9,13 +9,15 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use proctor_model::{Subject, TaskId};
+use proctor_model::TaskId;
 
 use super::dispatch::Dispatch;
 use super::{Control, ControlError, Result};
+use crate::shares::{Held, Shares};
 
-/// With more open targets than this, no status query is taken: twice what one call may name.
-const WITH_STATUS_MAX: usize = 400_000;
+/// With more open targets than this, no status query is taken: three times what one call may name, so that the largest
+/// call fits into what one user gets of an app's half.
+const WITH_STATUS_MAX: usize = 600_000;
 /// With more than this, nothing is taken.
 const TOTAL_MAX: usize = 1_000_000;
 
@@ -24,62 +26,54 @@ const TOTAL_MAX: usize = 1_000_000;
 pub(super) struct OpenRooms {
     /// Of calls that are being stored, and not yet among the open ones.
     coming: usize,
-    /// Open or coming.
-    by_payer: HashMap<Subject, usize>,
+    /// Open or coming, by account.
+    held: Held,
     /// Whose the open ones of a task are, and how many.
-    by_task: HashMap<TaskId, (Subject, usize)>,
+    by_task: HashMap<TaskId, (String, usize)>,
 }
 
 impl OpenRooms {
     /// Beside so many that are open.
-    pub(super) fn take(&mut self, is_open: usize, payer: &Subject, targets: usize, is_read_only: bool) -> Result<()> {
+    pub(super) fn take(&mut self, is_open: usize, account: &str, targets: usize, is_read_only: bool) -> Result<()> {
         // A call that has nothing open takes nothing.
         if targets == 0 {
             return Ok(());
         }
         let limit = if is_read_only { WITH_STATUS_MAX } else { TOTAL_MAX };
-        let own = self.by_payer.get(payer).copied().unwrap_or(0);
-        if own + targets > limit / 2 {
-            return Err(ControlError::TooManyOpen { limit: limit / 2, is_own: true });
+        // All together are those that are open, whoever pays for them.
+        let shares = Shares::new(u64::MAX, limit as u64 / 2);
+        if let Some(full) = self.held.full(account, targets as u64, shares) {
+            let (limit, is_own) = full.limit();
+            return Err(ControlError::TooManyOpen { limit: usize::try_from(limit).unwrap_or(usize::MAX), is_own });
         }
         if is_open + self.coming + targets > limit {
             return Err(ControlError::TooManyOpen { limit, is_own: false });
         }
         self.coming += targets;
-        self.by_payer.insert(payer.clone(), own + targets);
+        self.held.add(account, targets as u64);
         Ok(())
     }
 
     /// Those that were coming are among the open ones now.
-    fn opened(&mut self, task: TaskId, payer: &Subject, targets: usize) {
+    fn opened(&mut self, task: TaskId, account: &str, targets: usize) {
         self.coming -= targets;
-        self.by_task.insert(task, (payer.clone(), targets));
+        self.by_task.insert(task, (account.to_owned(), targets));
     }
 
     /// They do not come after all.
-    fn give_back(&mut self, payer: &Subject, targets: usize) {
+    fn give_back(&mut self, account: &str, targets: usize) {
         self.coming -= targets;
-        self.release(payer, targets);
+        self.held.remove(account, targets as u64);
     }
 
     /// One of this task has its outcome.
     pub(super) fn closed(&mut self, task: TaskId) {
         let Entry::Occupied(mut of_task) = self.by_task.entry(task) else { return };
-        let (payer, open) = of_task.get_mut();
+        let (account, open) = of_task.get_mut();
         *open -= 1;
-        let (payer, is_over) = (payer.clone(), *open == 0);
-        if is_over {
+        self.held.remove(account, 1);
+        if *open == 0 {
             of_task.remove();
-        }
-        self.release(&payer, 1);
-    }
-
-    fn release(&mut self, payer: &Subject, targets: usize) {
-        if let Some(own) = self.by_payer.get_mut(payer) {
-            *own -= targets;
-            if *own == 0 {
-                self.by_payer.remove(payer);
-            }
         }
     }
 }
@@ -88,21 +82,21 @@ impl OpenRooms {
 #[derive(Debug)]
 pub(super) struct OpenRoom {
     control: Control,
-    payer: Subject,
+    account: String,
     targets: usize,
 }
 
 impl OpenRoom {
-    pub(super) fn take(control: &Control, payer: Subject, targets: usize, is_read_only: bool) -> Result<Self> {
-        control.inner.dispatch.lock().take_room(&payer, targets, is_read_only)?;
-        Ok(Self { control: control.clone(), payer, targets })
+    pub(super) fn take(control: &Control, account: String, targets: usize, is_read_only: bool) -> Result<Self> {
+        control.inner.dispatch.lock().take_room(&account, targets, is_read_only)?;
+        Ok(Self { control: control.clone(), account, targets })
     }
 
     /// From now on each of the task's targets gives back its own. Under the lock, with which they are added.
     pub(super) fn opens(mut self, task: TaskId, dispatch: &mut Dispatch) {
         let targets = std::mem::take(&mut self.targets);
         if targets > 0 {
-            dispatch.rooms.opened(task, &self.payer, targets);
+            dispatch.rooms.opened(task, &self.account, targets);
         }
     }
 }
@@ -110,7 +104,7 @@ impl OpenRoom {
 impl Drop for OpenRoom {
     fn drop(&mut self) {
         if self.targets > 0 {
-            self.control.inner.dispatch.lock().rooms.give_back(&self.payer, self.targets);
+            self.control.inner.dispatch.lock().rooms.give_back(&self.account, self.targets);
         }
     }
 }
@@ -130,6 +124,7 @@ mod tests {
     use crate::control::{
         Caller, Greeting, HostRef, SpecSource, Submission, SubmitOptions, SubmittedItem, SubmittedTarget,
     };
+    use crate::shares::account_of;
 
     /// A host, and somebody who may read everything.
     async fn world(dir: &std::path::Path, tasks: &Tasks) -> (Control, Caller) {
@@ -187,8 +182,8 @@ mod tests {
         Submission { caller: caller.clone(), family: "native", items: vec![item], options: SubmitOptions::default() }
     }
 
-    fn user(name: &str) -> Subject {
-        Subject::User(name.to_owned())
+    fn user(name: &str) -> String {
+        account_of("", name)
     }
 
     /// Room for so many targets, of two others.
@@ -221,7 +216,7 @@ mod tests {
         let (dir, tasks) = (tempfile::tempdir().unwrap(), Tasks::default());
         let (control, caller) = world(dir.path(), &tasks).await;
         let _session = control.open_session(greeting()).await.unwrap().unwrap();
-        let own = || control.inner.dispatch.lock().rooms.by_payer.get(&caller.payer()).copied();
+        let own = || control.inner.dispatch.lock().rooms.held.of_payer(&caller.account());
 
         let task = control.submit(status(&caller)).await.unwrap().task;
         let of_administrator = control.submit(status(&Caller::local("boss"))).await.unwrap().task;
@@ -230,7 +225,7 @@ mod tests {
         control.record(&[ends(task), ends(of_administrator)]).await;
         control.record(&[ends(task)]).await;
 
-        assert_eq!((while_open, own()), (Some(1), None));
+        assert_eq!((while_open, own()), (1, 0));
         let dispatch = control.inner.dispatch.lock();
         assert_eq!((dispatch.open_count(), dispatch.rooms.coming, dispatch.rooms.by_task.len()), (0, 0, 0));
         drop(dispatch);
@@ -259,7 +254,7 @@ mod tests {
         }
         assert!(of_administrator.is_ok(), "{of_administrator:?}");
         assert_eq!(control.inner.store.task_ids(10).await.unwrap().len(), 1);
-        assert!(control.inner.dispatch.lock().rooms.by_payer.is_empty(), "what is refused gives its room back");
+        assert!(control.inner.dispatch.lock().rooms.held.is_empty(), "what is refused gives its room back");
         tasks.shutdown().cancel();
     }
 
@@ -299,13 +294,24 @@ mod tests {
     }
 
     #[test]
+    fn one_user_of_an_app_leaves_some_of_its_half_to_the_others() {
+        let (mut rooms, largest_call) = (OpenRooms::default(), 200_000);
+        let [ana, bob] = ["ana", "bob"].map(|user| account_of("app", user));
+
+        assert!(rooms.take(0, &ana, largest_call, true).is_ok());
+        assert_eq!(refusal(rooms.take(0, &ana, 25_001, true)), Some((225_000, true)));
+        assert!(rooms.take(0, &bob, WITH_STATUS_MAX / 2 - largest_call, true).is_ok());
+        assert_eq!(refusal(rooms.take(0, &bob, 1, true)), Some((WITH_STATUS_MAX / 2, true)));
+    }
+
+    #[test]
     fn operations_are_bounded_too() {
         let mut rooms = OpenRooms::default();
 
         assert!(rooms.take(TOTAL_MAX - 1, &user("ana"), 1, false).is_ok());
         rooms.give_back(&user("ana"), 1);
         assert_eq!(refusal(rooms.take(TOTAL_MAX, &user("ana"), 1, false)), Some((TOTAL_MAX, false)));
-        assert_eq!((rooms.coming, rooms.by_payer.len()), (0, 0), "what is refused takes nothing");
+        assert!(rooms.coming == 0 && rooms.held.is_empty(), "what is refused takes nothing");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -324,7 +330,7 @@ mod tests {
         assert_eq!(taken.len(), 8);
         drop(taken);
         let dispatch = control.inner.dispatch.lock();
-        assert_eq!((dispatch.rooms.coming, dispatch.rooms.by_payer.len()), (0, 0));
+        assert!(dispatch.rooms.coming == 0 && dispatch.rooms.held.is_empty());
         drop(dispatch);
         tasks.shutdown().cancel();
     }

@@ -69,11 +69,18 @@ impl Control {
         self.trace_outcomes(batch);
         let closed = self.inner.dispatch.lock().close(batch.iter().map(|(operation, _)| operation));
         self.inner.rollouts.ended(batch, &recorded);
+        let now = Instant::now();
         for (agent, operations) in closed {
             if let Some(session) = self.inner.sessions.get(&agent) {
-                session.acknowledge(operations);
+                self.inner.acknowledgements.owe(session, operations, now);
             }
         }
+        self.acknowledge_due();
+    }
+
+    fn acknowledge_due(&self) {
+        let open = self.inner.dispatch.lock().open_count();
+        self.inner.acknowledgements.tell_due(open, Instant::now());
     }
 
     pub(super) async fn record_all(&self, outcomes: &[(OperationId, Outcome)]) {
@@ -89,6 +96,7 @@ impl Control {
         loop {
             period.tick().await;
             self.tell_lost().await;
+            self.acknowledge_due();
             for budget in [&self.inner.budgets.refusals, &self.inner.budgets.unchanged] {
                 self.write_refusals(budget.ended(Instant::now())).await;
             }

@@ -2,7 +2,7 @@
 //!
 //! Promised: a restart of the server makes nobody offline. Hosts that were online before are shown as they
 //! were, and as returning, until the grace is over; those that did not come back are offline then, with an
-//! event. An end of a session that the store does not take is shown at once and written, with its event, when
+//! event. One that came and was told to come later is waited for from then on. An end of a session that the store does not take is shown at once and written, with its event, when
 //! there is space. An agent whose relay is gone is waited for, like after a restart: it comes back through another one.
 //! Where the relays of its cloud area are all gone it is unreachable, and not offline: no event says that it is, until
 //! a relay has been back for a while and the agent has not; the store remembers of whom nobody was told, across restarts.
@@ -30,6 +30,9 @@ const MOVING_GRACE: Duration = Duration::from_secs(15);
 const MOVING_GRACE_MAX: Duration = Duration::from_secs(120);
 /// Others are coming back if the last one did no longer ago.
 const COMING_BACK: Duration = Duration::from_secs(5);
+/// For so long agents that came, and were put off before they proved who they are, keep those of their area from being
+/// called offline. Nothing but their relay says that they came.
+const PUT_OFF_MAX: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]
 pub(super) struct Presence {
@@ -52,18 +55,42 @@ struct State {
     moving: HashMap<AgentId, Away>,
     /// When an agent that was moving last came back, by cloud area.
     came_back: HashMap<u32, Instant>,
+    /// Cloud areas whose agents are put off before they prove who they are.
+    put_off: HashMap<u32, PutOff>,
     /// Agents that nobody was told of, because the relays of their area were gone. The store knows which.
     unreached: HashMap<AgentId, Away>,
 }
 
-/// An agent that went away with its relay, or behind it. It is waited for since then, or since it was told to come back.
+/// An agent that went away, and that is waited for since then, or since it was told to come back.
 #[derive(Clone, Copy, Debug)]
 struct Away {
     epoch: u64,
-    cloud: u32,
+    /// Of the relay that it came through.
+    cloud: Option<u32>,
     since: Instant,
-    /// Else it was silent behind a relay that is there.
-    is_relay_gone: bool,
+    left: Left,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    WithRelay,
+    /// Its relay is there.
+    Alone,
+    /// With the server's earlier life; it came back, and was put off.
+    WithServer,
+}
+
+/// Since when agents of an area have been put off without a pause, and when the last of them should be back.
+#[derive(Clone, Copy, Debug)]
+struct PutOff {
+    since: Instant,
+    until: Instant,
+}
+
+impl PutOff {
+    fn is_over(self, now: Instant) -> bool {
+        now > self.until + COMING_BACK
+    }
 }
 
 impl Presence {
@@ -72,8 +99,12 @@ impl Presence {
         let online = hosts.iter().filter(|host| host.online);
         let returning: HashMap<_, _> = online.map(|host| (host.agent.clone(), host.epoch)).collect();
         let relayed = || hosts.iter().filter(|host| host.relayed && host.revoked_at.is_none());
-        let away =
-            |host: &HostRecord| Away { epoch: host.epoch, cloud: host.key.cloud, since: now, is_relay_gone: true };
+        let away = |host: &HostRecord| Away {
+            epoch: host.epoch,
+            cloud: Some(host.key.cloud),
+            since: now,
+            left: Left::WithRelay,
+        };
         let untold = relayed().filter(|host| host.untold && !host.online);
         let unreached = untold.map(|host| (host.agent.clone(), away(host))).collect();
         let relayed = relayed().map(|host| (host.agent.clone(), host.key.cloud)).collect();
@@ -109,10 +140,23 @@ impl Presence {
     /// An agent that was away has come, and was told to come later.
     fn puts_off(&self, agent: &AgentId, until: Instant) {
         let mut state = self.state.lock();
-        let State { moving, unreached, .. } = &mut *state;
+        let State { moving, unreached, returning, relayed, .. } = &mut *state;
         if let Some(away) = moving.get_mut(agent).or_else(|| unreached.get_mut(agent)) {
             away.since = away.since.max(until);
+        } else if let Some(epoch) = returning.remove(agent) {
+            let (cloud, since) = (relayed.get(agent).copied(), until.max(self.grace_ends));
+            moving.insert(agent.clone(), Away { epoch, cloud, since, left: Left::WithServer });
         }
+    }
+
+    /// A relay of this area brought an agent that was told to come later before it proved who it is.
+    fn puts_off_unknown(&self, cloud: u32, now: Instant, until: Instant) {
+        let mut state = self.state.lock();
+        let put_off = state.put_off.entry(cloud).or_insert(PutOff { since: now, until });
+        if put_off.is_over(now) {
+            put_off.since = now;
+        }
+        put_off.until = put_off.until.max(until);
     }
 
     /// Whether its relay is gone and it may still come back through another one.
@@ -130,7 +174,8 @@ impl Presence {
 
     /// Its session has ended with its relay, or in silence behind it.
     fn moves(&self, agent: &AgentId, epoch: u64, cloud: u32, now: Instant, is_relay_gone: bool) {
-        let away = Away { epoch, cloud, since: now, is_relay_gone };
+        let left = if is_relay_gone { Left::WithRelay } else { Left::Alone };
+        let away = Away { epoch, cloud: Some(cloud), since: now, left };
         let mut state = self.state.lock();
         // Sessions of one agent may end in any order, and the store knows the newest.
         if state.moving.get(agent).is_none_or(|other| other.epoch <= epoch) {
@@ -143,17 +188,23 @@ impl Presence {
     /// just come back does not serve yet: its agents are on their way.
     fn settle_away(&self, now: Instant, is_served: impl Fn(u32) -> bool) {
         let mut state = self.state.lock();
-        let State { moving, came_back, unreached, unwritten, returning, relayed, .. } = &mut *state;
+        let State { moving, came_back, put_off, unreached, unwritten, returning, relayed, .. } = &mut *state;
         came_back.retain(|_, at| now.saturating_duration_since(*at) < COMING_BACK);
+        put_off.retain(|_, put_off| !put_off.is_over(now));
+        let is_put_off = |cloud: u32| {
+            put_off.get(&cloud).is_some_and(|put_off| now.saturating_duration_since(put_off.since) < PUT_OFF_MAX)
+        };
         let is_due = |away: &Away| {
-            let grace = if came_back.contains_key(&away.cloud) { MOVING_GRACE_MAX } else { MOVING_GRACE };
+            let is_coming_back = away.cloud.is_some_and(|cloud| came_back.contains_key(&cloud) || is_put_off(cloud));
+            let grace = if is_coming_back { MOVING_GRACE_MAX } else { MOVING_GRACE };
             now.saturating_duration_since(away.since) >= grace
         };
         for (agent, away) in moving.extract_if(|_, away| is_due(away)) {
-            if is_served(away.cloud) {
-                let content = match away.is_relay_gone {
-                    true => messages::agent_did_not_move(&agent),
-                    false => messages::agent_disconnected(&agent),
+            if away.cloud.is_none_or(&is_served) {
+                let content = match away.left {
+                    Left::WithRelay => messages::agent_did_not_move(&agent),
+                    Left::Alone => messages::agent_disconnected(&agent),
+                    Left::WithServer => messages::agent_did_not_return(&agent),
                 };
                 unwritten.insert(agent.clone(), ended(agent, away.epoch, content));
             } else {
@@ -162,18 +213,20 @@ impl Presence {
             }
         }
         let is_late = |away: &Away| now.saturating_duration_since(away.since) >= MOVING_GRACE;
-        for (agent, away) in unreached.extract_if(|_, away| is_served(away.cloud) && is_late(away)) {
+        let is_told = |away: &Away| away.cloud.is_none_or(|cloud| is_served(cloud) && !is_put_off(cloud));
+        for (agent, away) in unreached.extract_if(|_, away| is_told(away) && is_late(away)) {
             let content = messages::agent_did_not_return_with_relays(&agent);
             unwritten.insert(agent.clone(), ended(agent, away.epoch, content));
         }
         if now < self.grace_ends {
             return;
         }
-        let is_out_of_reach = |agent: &AgentId| relayed.get(agent).is_some_and(|cloud| !is_served(*cloud));
+        let is_out_of_reach =
+            |agent: &AgentId| relayed.get(agent).is_some_and(|cloud| !is_served(*cloud) || is_put_off(*cloud));
         for (agent, epoch) in returning.extract_if(|agent, _| is_out_of_reach(agent)) {
-            let cloud = relayed.get(&agent).copied().unwrap_or_default();
+            let cloud = relayed.get(&agent).copied();
             unwritten.insert(agent.clone(), untold(agent.clone(), epoch));
-            unreached.insert(agent, Away { epoch, cloud, since: now, is_relay_gone: true });
+            unreached.insert(agent, Away { epoch, cloud, since: now, left: Left::WithRelay });
         }
     }
 
@@ -204,10 +257,20 @@ impl Presence {
         state.writing.remove(agent);
         let moved = state.moving.remove(agent);
         if let Some(away) = moved {
-            state.came_back.insert(away.cloud, now);
+            state.came_back.extend(away.cloud.map(|cloud| (cloud, now)));
         }
         let was_untold = state.unreached.remove(agent).is_some() || moved.is_some();
         state.unwritten.remove(agent).is_some() || was_untold
+    }
+
+    /// Whether it was connected to an earlier life of the server, and may still come back.
+    pub(super) fn awaits(&self, agent: &AgentId, now: Instant) -> bool {
+        now < self.grace_ends && self.state.lock().returning.contains_key(agent)
+    }
+
+    /// It was taken for one that has come back.
+    fn still_returns(&self, agent: &AgentId, epoch: u64) {
+        self.state.lock().returning.insert(agent.clone(), epoch);
     }
 
     /// Those of the earlier life that did not come back.
@@ -303,6 +366,13 @@ impl Control {
         self.inner.presence.puts_off(agent, Instant::now() + retry_after);
     }
 
+    /// A relay of this area brought an agent whose turn did not come. Who it is was not looked at, so that its relay could
+    /// have invented it: for a while nobody of the area is called offline.
+    pub(crate) fn put_off_unknown(&self, cloud: u32, retry_after: Duration) {
+        let now = Instant::now();
+        self.inner.presence.puts_off_unknown(cloud, now, now + retry_after);
+    }
+
     /// The cloud area of an agent that cannot be reached because no relay of it is connected. Whether the agent is well
     /// is not known.
     pub fn unreachable_area(&self, agent: &AgentId) -> Option<u32> {
@@ -385,6 +455,20 @@ impl Control {
         if self.is_connected(session.agent()) {
             self.inner.presence.comes_back(session.agent(), Instant::now());
         }
+    }
+
+    /// Of an agent that was on its way back after a restart of the server, and whose connection was gone before it was
+    /// welcomed: it still is.
+    pub(super) async fn take_back_session(&self, session: &Session) {
+        if Instant::now() >= self.inner.presence.grace_ends() {
+            return self.lose_session(session, false).await;
+        }
+        if !self.inner.sessions.remove(session) {
+            return; // a newer one is there
+        }
+        self.inner.metrics.session("closed");
+        self.inner.presence.still_returns(session.agent(), session.epoch());
+        self.inner.dispatch.lock().still_returns(session.agent(), session.epoch());
     }
 
     pub async fn close_session(&self, session: &Session) {

@@ -298,14 +298,26 @@ impl Control {
     /// As [`Self::processes`], whoever asks.
     pub(crate) async fn all_processes(&self, query: &ProcessQuery) -> Result<(u64, Vec<ProcessRecord>)> {
         let (count, mut records) = self.inner.store.processes(query).await?;
+        self.refresh(&mut records);
+        Ok((count, records))
+    }
+
+    /// Each of these, in order; None where it is not registered.
+    pub(super) async fn processes_at(&self, places: Vec<(AgentId, ProcessKey)>) -> Result<Vec<Option<ProcessRecord>>> {
+        let mut records = self.inner.store.processes_at(places).await?;
+        self.refresh(records.iter_mut().flatten());
+        Ok(records)
+    }
+
+    /// With what only memory knows.
+    fn refresh<'a>(&self, records: impl IntoIterator<Item = &'a mut ProcessRecord>) {
         let gone = self.gone_unwritten();
-        for record in &mut records {
+        for record in records {
             record.online &= !gone.contains(&record.agent);
             if let (Some(snapshot), Some(session)) = (&mut record.snapshot, self.inner.sessions.get(&record.agent)) {
                 session.usage().refresh(&record.key, snapshot);
             }
         }
-        Ok((count, records))
     }
 }
 

@@ -19,8 +19,11 @@ use super::Control;
 /// Whatever goes wrong, the entries stay and the log says why.
 type Archived<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Results of tasks are readable for at least this long, whatever is configured.
+/// Results of operations are readable for at least this long, whatever is configured; those of status queries unless
+/// less is configured.
 pub const TASKS_KEPT_MIN: Duration = Duration::from_secs(24 * 3600);
+/// Those of status queries alone, which are read a moment after they were asked for.
+pub const STATUS_TASKS_KEPT_MIN: Duration = Duration::from_secs(3600);
 /// Tombstones, tokens and specs are kept for at least this long: the store notes their use once an hour, and an agent
 /// that lost the answer to its enrolment repeats it with the same token.
 pub const LEFTOVERS_KEPT_MIN: Duration = Duration::from_secs(2 * 3600);
@@ -41,6 +44,8 @@ const ARCHIVE_PAGE: u32 = 200;
 pub struct Retention {
     /// After they were finished; at least [`TASKS_KEPT_MIN`].
     pub tasks: Duration,
+    /// Those that are status queries alone; at least [`STATUS_TASKS_KEPT_MIN`].
+    pub status_tasks: Duration,
     pub events: Duration,
     /// Beyond this many, the oldest of the hosts that have most go before their time.
     pub events_max: u64,
@@ -59,6 +64,7 @@ impl Default for Retention {
     fn default() -> Self {
         Self {
             tasks: Duration::from_secs(72 * 3600),
+            status_tasks: TASKS_KEPT_MIN,
             events: Duration::from_secs(30 * 24 * 3600),
             events_max: 1_000_000,
             audit: Duration::from_secs(365 * 24 * 3600),
@@ -109,6 +115,10 @@ impl Control {
         let of_leftovers = |kept: Duration| before(kept.max(LEFTOVERS_KEPT_MIN));
         for (what, prune) in [
             ("tasks", Prune::Tasks { before: before(retention.tasks.max(TASKS_KEPT_MIN)) }),
+            (
+                "status queries",
+                Prune::StatusTasks { before: before(retention.status_tasks.max(STATUS_TASKS_KEPT_MIN)) },
+            ),
             ("events", Prune::Events { before: before(retention.events), keep }),
             ("tombstones", Prune::Tombstones { before: of_leftovers(retention.tombstones) }),
             ("tokens", Prune::Tokens { before: of_leftovers(retention.tokens), now }),

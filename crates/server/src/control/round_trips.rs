@@ -1,7 +1,7 @@
 //! How long agents take to answer over their links.
 //!
 //! Promised: an agent is pinged only while somebody looks at its host, and at most once every [`PERIOD`], however many
-//! look; whoever looks waits for [`WAIT_MAX`] at most. The newest time is kept as long as the session, in memory. It is
+//! look, and where its own word is needed that it is there (see `gateway::proof`); whoever looks waits for [`WAIT_MAX`] at most. The newest time is kept as long as the session, in memory. It is
 //! that of the whole way to the agent, through a relay too. Absent: a history, and figures of the whole fleet.
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct RoundTrip {
     pub measured_at: i64,
 }
 
-/// Of one session, once somebody has looked.
+/// Of one session, once somebody has looked or asked.
 #[derive(Debug, Default)]
 pub(super) struct Pings {
     number: u64,
@@ -34,6 +34,10 @@ pub(super) struct Pings {
     /// Not sent yet.
     is_wanted: bool,
     sent: Option<Instant>,
+    /// The first ping since `answered_as_of` that was not answered, and when it was sent.
+    unanswered: Option<(u64, Instant)>,
+    /// The agent was there after this.
+    answered_as_of: Option<Instant>,
     newest: Option<RoundTrip>,
     answered: Arc<Notify>,
 }
@@ -51,11 +55,17 @@ impl Pings {
         self.number += 1;
         self.sent = Some(now);
         self.awaited = Some(self.number);
+        self.unanswered.get_or_insert((self.number, now));
         self.awaited
     }
 
-    /// An answer counts once, and only to the newest ping.
+    /// A time counts once, and only of the newest ping. That the agent is there is proved by an answer to any that was
+    /// sent since the last proof, as of when the first of them was sent.
     fn answered(&mut self, number: u64, now: Instant, measured_at: i64) {
+        let is_of_these = |(first, _): &mut (u64, Instant)| (*first..=self.number).contains(&number);
+        if let Some((_, sent)) = self.unanswered.take_if(is_of_these) {
+            self.answered_as_of = Some(sent);
+        }
         let Some(sent) = self.sent.filter(|_| self.awaited == Some(number)) else { return };
         self.awaited = None;
         self.newest = Some(RoundTrip { time: now.duration_since(sent), measured_at });
@@ -73,6 +83,17 @@ impl Session {
         if let Some(pings) = self.pings.lock().as_mut() {
             pings.answered(number, Instant::now(), clock::unix_millis());
         }
+    }
+
+    /// The agent was there after this, by its own word: it has answered a ping that was sent then, or later.
+    pub(crate) fn answered_as_of(&self) -> Option<Instant> {
+        self.pings.lock().as_ref()?.answered_as_of
+    }
+
+    /// Has a ping sent, also where nobody looks.
+    pub(crate) fn ask_ping(&self) {
+        self.pings.lock().get_or_insert_default().is_wanted = true;
+        self.wake();
     }
 
     pub(super) fn round_trip(&self) -> Option<RoundTrip> {
@@ -142,5 +163,28 @@ mod tests {
         pings.answered(newest, begun + PERIOD + Duration::from_millis(30), 2);
 
         assert_eq!(pings.newest.map(|newest| newest.time), Some(Duration::from_millis(30)));
+    }
+
+    #[test]
+    fn an_agent_was_there_when_the_first_ping_was_sent_that_it_had_not_answered() {
+        let (mut pings, begun) = (Pings::default(), Instant::now());
+        let at = |secs| begun + Duration::from_secs(secs);
+        let send = |pings: &mut Pings, secs| {
+            pings.is_wanted = true;
+            pings.take(at(secs)).unwrap()
+        };
+        let numbers: Vec<_> = [0, 5, 10].map(|secs| send(&mut pings, secs)).into();
+
+        // Somebody looks all the time, and each answer is late for the newest.
+        pings.answered(numbers[1], at(12), 1);
+        assert_eq!(pings.answered_as_of, Some(at(0)));
+        let next = send(&mut pings, 15);
+        pings.answered(numbers[2], at(17), 2);
+        assert_eq!(pings.answered_as_of, Some(at(0)), "an older answer proves nothing new");
+        pings.answered(next + 1, at(18), 3);
+        assert_eq!(pings.answered_as_of, Some(at(0)), "nobody sent this");
+        pings.answered(next, at(19), 4);
+
+        assert_eq!(pings.answered_as_of, Some(at(15)));
     }
 }

@@ -69,7 +69,7 @@ pub struct Session {
     settled: AtomicBool,
     /// Why it was ended from here; nothing where a newer session took over.
     dismissal: Mutex<Option<String>>,
-    meeting: Mutex<ConnectionInfo>,
+    connection_info: Mutex<ConnectionInfo>,
     /// When the agent was last known to be there: not a carrier that may repeat, hold back or invent what it says.
     proved: Mutex<Instant>,
     wake: Notify,
@@ -106,7 +106,7 @@ impl Session {
             relay_cloud: opening.relay_cloud,
             settled: AtomicBool::new(opening.seen_epoch.is_none()),
             dismissal: Mutex::default(),
-            meeting: Mutex::default(),
+            connection_info: Mutex::default(),
             proved: Mutex::new(Instant::now()),
             wake: Notify::new(),
             fenced: CancellationToken::new(),
@@ -174,21 +174,22 @@ impl Session {
         self.dismissal.lock().clone()
     }
 
-    pub fn set_connection_info(&self, meeting: ConnectionInfo) {
-        *self.meeting.lock() = meeting;
+    pub fn set_connection_info(&self, connection_info: ConnectionInfo) {
+        *self.connection_info.lock() = connection_info;
     }
 
     /// The agent was given a new certificate.
     pub fn renewed(&self, certificate_expires_at: i64) {
-        self.meeting.lock().certificate_expires_at = Some(certificate_expires_at);
+        self.connection_info.lock().certificate_expires_at = Some(certificate_expires_at);
     }
 
-    pub(super) fn meeting(&self) -> ConnectionInfo {
-        *self.meeting.lock()
+    pub(super) fn connection_info(&self) -> ConnectionInfo {
+        *self.connection_info.lock()
     }
 
     /// Something has come on its connection. Through a relay that proves nothing about this moment: the relay invents
-    /// heartbeats, and chooses when a signed report arrives. There only the opening counts, which is signed for a nonce.
+    /// heartbeats, and chooses when a signed report arrives. There only the opening counts here, which is signed for a nonce
+    /// (see `gateway::proof` for how long the session lasts).
     pub fn hear(&self) {
         if self.relay_cloud.is_none() {
             *self.proved.lock() = Instant::now();
@@ -209,13 +210,13 @@ impl Session {
         self.fenced.cancelled().await;
     }
 
-    pub(super) fn wake(&self) {
+    pub fn wake(&self) {
         self.wake.notify_one();
     }
 
-    pub(super) fn acknowledge(&self, operations: impl IntoIterator<Item = OperationId>) {
-        self.acknowledged.lock().extend(operations);
-        self.wake();
+    /// The agent is told of these with whatever is sent next.
+    pub(super) fn owe(&self, acknowledged: impl IntoIterator<Item = OperationId>) {
+        self.acknowledged.lock().extend(acknowledged);
     }
 
     pub fn take_acknowledged(&self) -> Vec<OperationId> {
@@ -252,8 +253,12 @@ impl Session {
         self.answers_usage
     }
 
-    /// And pings.
     pub(super) fn answers_logs(&self) -> bool {
+        self.answers_logs
+    }
+
+    /// An agent that reads logs does.
+    pub fn answers_pings(&self) -> bool {
         self.answers_logs
     }
 
@@ -302,7 +307,7 @@ impl Sessions {
 
     pub(super) fn first_expiry(&self) -> Option<i64> {
         let sessions = self.by_agent.read();
-        sessions.values().filter_map(|session| session.meeting().certificate_expires_at).min()
+        sessions.values().filter_map(|session| session.connection_info().certificate_expires_at).min()
     }
 
     pub(super) fn wake_all(&self) {

@@ -136,7 +136,7 @@ impl Control {
             None => {
                 let reached = open.iter().filter(|target| target.agent.is_some()).count();
                 let is_read_only = open.iter().all(|target| target.kind == OperationKind::Status);
-                Some(OpenRoom::take(self, caller.payer(), reached, is_read_only)?)
+                Some(OpenRoom::take(self, caller.account(), reached, is_read_only)?)
             }
         };
         // Neither queries nor who is not known must keep the others of a call from being stopped.

@@ -1,7 +1,8 @@
 //! The newest usage of the processes of one session, in memory.
 //!
-//! Promised: an observation that differs from the stored one in nothing but its usage costs no write, and readers get
-//! the newest usage all the same. What lists are sorted by is stored when it has moved by more than a fifth, and
+//! Promised: an observation that differs from the stored one in nothing but its usage costs no write, also after a restart
+//! of the server, when every agent reports everything: the first report of a session is compared with what the store has.
+//! Readers get the newest usage all the same; a report that an agent makes before it has measured takes no usage away. What lists are sorted by is stored when it has moved by more than a fifth, and
 //! everything once an hour. Absent: history, which is not kept here, and usage of hosts that are not connected: of
 //! those the store has the last that was written.
 
@@ -28,13 +29,16 @@ struct State {
     by_process: HashMap<ProcessKey, Known>,
     /// Counts what was forgotten, so that a write from before does not count as stored.
     forgotten: u64,
+    /// What the store had when the session began is here, or of no use any more.
+    is_read: bool,
 }
 
 /// What the store has of a process, and its newest usage.
 #[derive(Debug)]
 struct Known {
-    /// Of all that is not usage.
+    /// Of all that is not usage, and not measured with it.
     digest: u64,
+    command_line: u64,
     stored: Stored,
     /// Without its command line, which is the stored one.
     usage: Usage,
@@ -48,6 +52,12 @@ struct Stored {
     at: i64,
 }
 
+/// What the store has is to be read, and counts if nothing was forgotten meanwhile.
+#[derive(Debug)]
+pub(super) struct ToRead {
+    forgotten: u64,
+}
+
 /// Observations that the store must learn of.
 #[derive(Debug)]
 pub(super) struct ToStore {
@@ -56,6 +66,22 @@ pub(super) struct ToStore {
 }
 
 impl NewestUsage {
+    /// Once a session, before its first report.
+    pub(super) fn begin_reading(&self) -> Option<ToRead> {
+        let mut state = self.state.lock();
+        let is_read = std::mem::replace(&mut state.is_read, true);
+        (!is_read).then_some(ToRead { forgotten: state.forgotten })
+    }
+
+    /// The store has these since before the session.
+    pub(super) fn read(&self, ToRead { forgotten }: ToRead, observations: Vec<Observation>) {
+        let mut state = self.state.lock();
+        if state.forgotten == forgotten {
+            let known = observations.into_iter().map(|Observation { key, snapshot }| (key, Known::new(snapshot)));
+            state.by_process.extend(known);
+        }
+    }
+
     /// Keeps the usage of what has not changed otherwise, and returns the rest. A reading that is not finite is no
     /// reading.
     pub(super) fn sift(&self, mut observations: Vec<Observation>) -> ToStore {
@@ -94,6 +120,7 @@ impl NewestUsage {
     pub(super) fn forget_all(&self) {
         let mut state = self.state.lock();
         state.forgotten += 1;
+        state.is_read = true;
         state.by_process = HashMap::new();
     }
 
@@ -101,6 +128,7 @@ impl NewestUsage {
     pub(super) fn forget(&self, key: &ProcessKey) {
         let mut state = self.state.lock();
         state.forgotten += 1;
+        state.is_read = true;
         if let Some(known) = state.by_process.get_mut(key) {
             known.stored.at = i64::MIN;
         }
@@ -118,24 +146,29 @@ impl NewestUsage {
 
 impl Known {
     fn new(mut snapshot: Snapshot) -> Self {
-        let digest = digest(&snapshot);
+        let (digest, command_line) = (digest(&snapshot), hash(&snapshot.usage.command_line));
         snapshot.usage.command_line = String::new();
         let Snapshot { usage, reported_at, .. } = snapshot;
         let stored = Stored { cpu: usage.cpu_percent, memory: usage.memory_percent, at: reported_at };
-        Self { digest, stored, usage, reported_at }
+        Self { digest, command_line, stored, usage, reported_at }
     }
 
     fn is_stored(&self, snapshot: &Snapshot) -> bool {
-        let Stored { cpu, memory, at } = self.stored;
-        at.abs_diff(snapshot.reported_at) < REWRITE_AFTER
-            && is_near(cpu, snapshot.usage.cpu_percent)
-            && is_near(memory, snapshot.usage.memory_percent)
-            && self.digest == digest(snapshot)
+        let (Stored { cpu, memory, at }, usage) = (self.stored, &snapshot.usage);
+        let is_same = at.abs_diff(snapshot.reported_at) < REWRITE_AFTER && self.digest == digest(snapshot);
+        let is_near = || {
+            is_near(cpu, usage.cpu_percent)
+                && is_near(memory, usage.memory_percent)
+                && self.command_line == hash(&usage.command_line)
+        };
+        is_same && (is_unmeasured(snapshot) || is_near())
     }
 
     fn see(&mut self, snapshot: &Snapshot) {
         let usage = &snapshot.usage;
-        self.usage = Usage { command_line: String::new(), state: usage.state.clone(), ..*usage };
+        if !is_unmeasured(snapshot) {
+            self.usage = Usage { command_line: String::new(), state: usage.state.clone(), ..*usage };
+        }
         self.reported_at = snapshot.reported_at;
     }
 }
@@ -144,13 +177,24 @@ fn is_near(stored: f64, newest: f64) -> bool {
     (stored - newest).abs() <= POINTS_MIN + SHARE_MIN * stored.abs()
 }
 
-/// Of everything but usage.
+/// At the beginning of a session an agent tells of its processes before it has measured them.
+fn is_unmeasured(snapshot: &Snapshot) -> bool {
+    snapshot.pid.is_some() && snapshot.usage == Usage::default()
+}
+
+fn hash(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Of everything but usage and the command line.
 fn digest(snapshot: &Snapshot) -> u64 {
     let Snapshot {
         phase,
         managed,
         pid,
-        usage,
+        usage: _,
         version,
         health,
         started_at,
@@ -158,13 +202,13 @@ fn digest(snapshot: &Snapshot) -> u64 {
         reported_at: _,
         restarts,
         reason,
+        // Says the same.
+        reason_phrase: _,
         next_run_at,
         utc_offset_secs,
     } = snapshot;
-    let mut hasher = DefaultHasher::new();
-    (phase, managed, pid, &usage.command_line, version, health).hash(&mut hasher);
-    (started_at, registered_at, restarts, reason, next_run_at, utc_offset_secs).hash(&mut hasher);
-    hasher.finish()
+    let one = (phase, managed, pid, version, health);
+    hash((one, started_at, registered_at, restarts, reason, next_run_at, utc_offset_secs))
 }
 
 #[cfg(test)]
@@ -215,7 +259,7 @@ mod tests {
 
     #[test]
     fn everything_else_is_written() {
-        let changes: [fn(&mut Snapshot); 8] = [
+        let changes: [fn(&mut Snapshot); 9] = [
             |snapshot| snapshot.phase = Phase::Stopped,
             |snapshot| snapshot.managed = true,
             |snapshot| snapshot.pid = Some(8),
@@ -223,10 +267,54 @@ mod tests {
             |snapshot| snapshot.version = "2".to_owned(),
             |snapshot| snapshot.restarts = 1,
             |snapshot| snapshot.usage.cpu_percent = 13.0,
+            |snapshot| snapshot.usage.command_line = "web --port 81".to_owned(),
             |snapshot| snapshot.reported_at += 3600,
         ];
         for (index, change) in changes.into_iter().enumerate() {
             assert!(is_written(&known(), change), "change {index}");
+        }
+    }
+
+    #[test]
+    fn a_report_from_before_a_measurement_takes_no_usage_away() {
+        let usage = known();
+        let unmeasured = |snapshot: &mut Snapshot| {
+            snapshot.usage = Usage::default();
+            snapshot.reported_at = 1060;
+        };
+
+        assert!(!is_written(&usage, unmeasured));
+
+        let mut stored = observation(|_| {}).snapshot;
+        usage.refresh(&key(), &mut stored);
+        assert_eq!(stored, observation(|snapshot| snapshot.reported_at = 1060).snapshot);
+        assert!(is_written(&usage, |snapshot| {
+            unmeasured(snapshot);
+            snapshot.pid = Some(8);
+        }));
+    }
+
+    #[test]
+    fn what_the_store_had_before_the_session_is_not_written_again() {
+        let usage = NewestUsage::default();
+        let reading = usage.begin_reading().expect("nothing is known yet");
+        usage.read(reading, vec![observation(|_| {})]);
+
+        assert!(usage.begin_reading().is_none(), "once is enough");
+        assert!(!is_written(&usage, |snapshot| snapshot.reported_at = 1060));
+        assert!(is_written(&usage, |snapshot| snapshot.phase = Phase::Stopped));
+    }
+
+    #[test]
+    fn what_was_read_while_somebody_changed_it_counts_for_nothing() {
+        let forgets: [fn(&NewestUsage); 2] = [NewestUsage::forget_all, |usage| usage.forget(&key())];
+        for forget in forgets {
+            let usage = NewestUsage::default();
+            let reading = usage.begin_reading().unwrap();
+            forget(&usage);
+            usage.read(reading, vec![observation(|_| {})]);
+
+            assert!(is_written(&usage, |_| {}));
         }
     }
 

@@ -10,7 +10,7 @@ use futures::{SinkExt, StreamExt};
 use proctor_model::{AgentId, HostKey};
 use proctor_runtime::chain;
 use proctor_store::{EnrolRefusal, Enrolment};
-use proctor_wire::{FromAgent, FromServer, ServerCodec, framed};
+use proctor_wire::{FromAgent, FromServer, ServerCodec, framed, hang_up};
 use uuid::Uuid;
 
 use super::connection::Direct;
@@ -51,7 +51,7 @@ pub(super) async fn enrol(tls: Direct, peer: SocketAddr, gateway: &Gateway) {
     if let Err(error) = frames.send(answer).await {
         tracing::debug!(%peer, %error, "an enrolment's answer was not delivered");
     }
-    let _ = SinkExt::<FromServer>::close(&mut frames).await;
+    Box::pin(hang_up(frames.into_inner())).await;
 }
 
 struct Request {

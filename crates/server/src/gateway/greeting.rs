@@ -88,39 +88,68 @@ async fn greeted(arrival: Arrival, slot: Option<&Slot>, gateway: &Gateway) -> Op
         sender.wait_while_heard(&receiver);
     }
     let mut sender = Sender::new(sender);
-    match hello(&mut sender, &mut receiver, presented, via.as_ref(), slot, gateway).await {
+    let ended = match hello(&mut sender, &mut receiver, presented, via.as_ref(), slot, gateway).await {
         Ok((session, verified)) => return Some(Opened { session, verified, sender, receiver, peer, via }),
-        Err(Ended::ForgedHello(untrusted)) => {
-            if let (Some(via), Some(unlogged)) = (&via, gateway.refused.turn(Instant::now())) {
+        Err(ended) => ended,
+    };
+    if let Some(last_word) = last_word(ended, &agent, peer, via.as_ref(), gateway) {
+        Box::pin(sender.end_with(last_word, receiver)).await;
+    }
+    None
+}
+
+/// What an agent is told that gets no session, if anything.
+fn last_word(
+    ended: Ended,
+    agent: &AgentId,
+    peer: SocketAddr,
+    via: Option<&Via>,
+    gateway: &Gateway,
+) -> Option<FromServer> {
+    match ended {
+        Ended::ForgedHello(untrusted) => {
+            if let (Some(via), Some(unlogged)) = (via, gateway.refused.turn(Instant::now())) {
                 tracing::warn!(%peer, %agent, relay = %via.relay, %untrusted, unlogged, "a relay brought a hello that is not by its agent");
             }
+            None
         }
-        Err(
-            error @ (Ended::Cloned
-            | Ended::Refused(_)
-            | Ended::Unchallenged
-            | Ended::Expired
-            | Ended::UnsignedThroughRelay),
-        ) => {
+        error @ (Ended::Cloned
+        | Ended::Refused(_)
+        | Ended::Unchallenged
+        | Ended::Expired
+        | Ended::UnsignedThroughRelay) => {
             if let Some(unlogged) = gateway.refused.turn(Instant::now()) {
                 tracing::warn!(%peer, %agent, reason = %error, unlogged, "session refused");
             }
             let retry = matches!(error, Ended::Cloned | Ended::Refused(SessionRefusal::AwaitsApproval { .. }));
-            let _ = sender.send_plain(FromServer::Refused { reason: error.to_string(), retry }).await;
+            Some(FromServer::Refused { reason: error.to_string(), retry })
         }
-        Err(Ended::Control(error)) => {
-            gateway.unopened.log_session(peer, &agent, &error);
+        Ended::Control(error) => {
+            gateway.unopened.log_session(peer, agent, &error);
             let reason = format!("it cannot open a session now: {}", for_agents(&error));
-            let _ = sender.send_plain(FromServer::Refused { reason, retry: true }).await;
+            Some(FromServer::Refused { reason, retry: true })
         }
-        Err(Ended::Busy(retry_after)) => {
+        Ended::Busy(retry_after) => {
             gateway.control.metrics().admission("busy");
-            gateway.control.put_off(&agent, retry_after);
-            let _ = sender.send_plain(FromServer::Busy { retry_after }).await;
+            gateway.control.put_off(agent, retry_after);
+            Some(FromServer::Busy { retry_after })
         }
-        Err(error) => tracing::debug!(%peer, %agent, %error, "a session did not open"),
+        error @ (Ended::Closed
+        | Ended::Silent
+        | Ended::Unproved
+        | Ended::Stuck
+        | Ended::Fenced
+        | Ended::Dismissed(_)
+        | Ended::RenewKey
+        | Ended::NotSigned(_)
+        | Ended::Forged(_)
+        | Ended::Link(_)
+        | Ended::Pki(_)
+        | Ended::Panicked) => {
+            tracing::debug!(%peer, %agent, %error, "a session did not open");
+            None
+        }
     }
-    None
 }
 
 /// Of an agent that is connected directly: its session has the peer's turn until it is welcomed.
@@ -150,7 +179,7 @@ pub(super) struct Brought {
 pub(super) async fn open_relayed(brought: Brought, gateway: Arc<Gateway>, tasks: Tasks) {
     let Some(mut turn) = gateway.admission.turn(Origin::Relayed(brought.via.relay.clone())).await else {
         gateway.control.metrics().admission("late");
-        return put_off(brought.connection, &gateway).await;
+        return put_off(brought, &gateway).await;
     };
     gateway.control.metrics().admission("admitted");
     let opened = turn.run(Box::pin(greeted_behind_relay(brought, &gateway))).await;
@@ -183,16 +212,18 @@ async fn greeted_behind_relay(brought: Brought, gateway: &Gateway) -> Option<Ope
 
 /// Its turn did not come. Unlike before TLS there is somebody to tell: the relay has proved itself, and could keep the agent
 /// away by itself.
-async fn put_off(connection: Connection, gateway: &Gateway) {
+async fn put_off(Brought { connection, via, .. }: Brought, gateway: &Gateway) {
     let stay_away_max = Pace::of_fleet(gateway.control.agents_expected()).stay_away_max();
     let interval = gateway.admission.interval(Kind::Relayed);
-    tell_busy(connection, gateway.busy.put_off(Instant::now(), interval, stay_away_max)).await;
+    let retry_after = gateway.busy.put_off(Instant::now(), interval, stay_away_max);
+    gateway.control.put_off_unknown(via.cloud, retry_after);
+    tell_busy(connection, retry_after).await;
 }
 
 async fn tell_busy(connection: Connection, retry_after: Duration) {
     let counters = connection.counters();
-    let (sender, _receiver) = ends(framed(connection, ServerCodec::enrolment()), counters);
-    let _ = Sender::new(sender).send_plain(FromServer::Busy { retry_after }).await;
+    let (sender, receiver) = ends(framed(connection, ServerCodec::enrolment()), counters);
+    Box::pin(Sender::new(sender).end_with(FromServer::Busy { retry_after }, receiver)).await;
 }
 
 /// What the people who read the log of an agent can use; the rest is in the log of the server.

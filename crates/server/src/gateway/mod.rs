@@ -11,7 +11,9 @@ mod certificate;
 mod connection;
 mod enrol;
 mod greeting;
+mod proof;
 mod relay;
+mod replies;
 mod sender;
 mod session;
 mod signing;
@@ -85,13 +87,28 @@ struct Gateway {
     policy: LinkPolicy,
 }
 
-/// What the operator has decided about agents.
-#[derive(Clone, Copy, Debug, Default)]
+/// What the operator has decided about agents, and how long they are waited for.
+#[derive(Clone, Copy, Debug)]
 pub struct LinkPolicy {
     /// A new host gets no work until an operator approves it.
     pub approve_hosts: bool,
     /// Agents sign what they report, also where they speak to this server directly.
     pub signed_reports: bool,
+    /// For so long an agent behind a relay is believed to be there without a signed word of its own.
+    pub relayed_proof_max: Duration,
+    /// When the server ends, each session has so long for its last word.
+    pub goodbye_limit: Duration,
+}
+
+impl Default for LinkPolicy {
+    fn default() -> Self {
+        Self {
+            approve_hosts: false,
+            signed_reports: false,
+            relayed_proof_max: proof::PROOF_MAX,
+            goodbye_limit: session::GOODBYE_LIMIT,
+        }
+    }
 }
 
 /// Listens for agents until `tasks` end; returns the address.

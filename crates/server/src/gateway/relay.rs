@@ -16,7 +16,7 @@ use proctor_runtime::{Greeting, Tasks, chain};
 use proctor_store::{EnrolRefusal, RelayEnrolment, RelayRecord};
 use proctor_wire::{
     Budgeted, Counted, FrameBudget, FromServer, Incoming, Lost, MuxError, OpeningPace, Outgoing, RELAY_STREAMS_MAX,
-    RelayCodec, RelayFrame, Streams, ends, framed,
+    RelayCodec, RelayFrame, Streams, ends, framed, hang_up, rejoin,
 };
 use rustls::pki_types::CertificateDer;
 use tokio::sync::Semaphore;
@@ -25,7 +25,6 @@ use uuid::Uuid;
 use super::connection::{Connection, Direct};
 use super::enrol::{CERTIFICATE_LIFETIME, Refused};
 use super::greeting::{self, Brought, Via};
-use super::session::GOODBYE_LIMIT;
 use super::{GREETING_LIMIT, Gateway, now};
 use crate::control::{ConnectedRelay, ControlError, RelayConnection};
 
@@ -44,8 +43,6 @@ const LARGE_FRAMES_BYTES_MAX: usize = 128 * 1024 * 1024;
 const RENEW_PERIOD_MIN: Duration = Duration::from_secs(60);
 /// Answers to a relay itself; what does not fit is asked again.
 const REPLIES_MAX: usize = 4;
-/// For the last words of all sessions on a connection, when the server ends: each has [`GOODBYE_LIMIT`] to say its own.
-const GOODBYES_LIMIT: Duration = GOODBYE_LIMIT.saturating_mul(2);
 
 type Frames = Outgoing<Direct, RelayFrame, RelayFrame>;
 type Arrivals = Incoming<Direct, RelayFrame, RelayFrame>;
@@ -147,7 +144,10 @@ pub(super) async fn open(tls: Direct, peer: SocketAddr, slot: &Greeting, gateway
             if let Some(unlogged) = gateway.refused.turn(Instant::now()) {
                 tracing::warn!(%peer, %relay, reason, unlogged, "relay refused");
             }
-            let _ = frames.send(RelayFrame::Refused { reason, retry }).await;
+            let is_said = frames.send(RelayFrame::Refused { reason, retry }).await.is_ok();
+            if let Some(tls) = rejoin(frames, arrivals).filter(|_| is_said) {
+                Box::pin(hang_up(tls)).await;
+            }
             return;
         }
     };
@@ -159,7 +159,8 @@ pub(super) async fn open(tls: Direct, peer: SocketAddr, slot: &Greeting, gateway
         let carried = Box::pin(carry(&gateway, &connection, &key, peer, frames, arrivals, &of_tasks));
         let goodbyes = async {
             shutdown.cancelled().await;
-            tokio::time::sleep(GOODBYES_LIMIT).await;
+            // Each session on it has its own time, and then they are sent.
+            tokio::time::sleep(gateway.policy.goodbye_limit.saturating_mul(2)).await;
         };
         let ended = tokio::select! {
             ended = carried => ended,

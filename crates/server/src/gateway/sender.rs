@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use proctor_pki::CommandSeal;
-use proctor_wire::{FromAgent, FromServer, ITEMS_MAX, LinkMessage, Outgoing, count_part, encode_part};
+use proctor_wire::{FromAgent, FromServer, ITEMS_MAX, LinkMessage, Outgoing, count_part, encode_part, hang_up, rejoin};
 
 use super::Connection;
-use super::session::Ended;
+use super::session::{Ended, Receiver};
 use super::signing::Signing;
 
 /// Messages are signed together up to this; a larger one is signed alone.
@@ -65,15 +65,22 @@ impl Sender {
         Ok(self.frames.flush().await?)
     }
 
-    pub(super) async fn send(&mut self, message: FromServer) -> Result<(), Ended> {
-        self.feed(message).await?;
-        self.flush().await
-    }
-
     /// Without a signature: a welcome, which has its own, a beat or a refusal.
     pub(super) async fn send_plain(&mut self, message: FromServer) -> Result<(), Ended> {
         debug_assert!(message.signed().is_none());
         Ok(self.frames.send(message).await?)
+    }
+
+    /// Says the last word of a connection, so that it arrives.
+    pub(super) async fn end_with(mut self, message: FromServer, receiver: Receiver) {
+        if self.send_plain(message).await.is_err() {
+            return;
+        }
+        match rejoin(self.frames, receiver) {
+            Some(Connection::Direct(tls)) => hang_up(tls).await,
+            // The end of a stream goes out behind what was said on it.
+            Some(Connection::Relayed(_)) | None => {}
+        }
     }
 }
 

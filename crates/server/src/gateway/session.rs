@@ -4,29 +4,32 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
-use proctor_model::Event;
+use proctor_model::{Event, Namespace, PoolId, ProcessKey};
 use proctor_pki::{ReportCheck, Untrusted};
 use proctor_runtime::Tasks;
-use proctor_store::{Assignment, Assignments, SessionRefusal};
+use proctor_store::{Assignment, Assignments, PoolAssignment, SessionRefusal};
 use proctor_wire::{
-    Assign, FRAME_BYTES_MAX, FromAgent, FromServer, ITEMS_MAX, Incoming, Lost, Skipped, WireError, spec_bytes,
+    Assign, FRAME_BYTES_MAX, FromAgent, FromServer, ITEMS_MAX, Incoming, Lost, RegisteredPart, Skipped, WireError,
+    spec_bytes,
 };
 
 use super::enrol::CERTIFICATE_LIFETIME;
-use super::greeting::{Opened, Verified, welcome};
+use super::greeting::{Opened, Verified, Via, welcome};
+use super::proof::Proof;
+use super::replies::Replies;
 use super::sender::Sender;
 use super::turns::Kind;
 use super::{Connection, Gateway, Turn, now};
 use crate::control::{Asked, Control, ControlError, Question, Reply, Session};
 use crate::pace::Pace;
 
-/// For the last word of a server that ends.
+/// For the last word of a server that ends: nobody waits longer for a restart because of peers that do not read.
 pub(super) const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
 /// Operations sent before the socket is asked again whether it can take more.
 const DELIVERIES_MAX: usize = 256;
 const ASSIGNMENTS_MAX: usize = 256;
-/// Beats and renewals to be answered; what does not fit is asked again.
-const REPLIES_MAX: usize = 4;
+/// Each of some hundred bytes at most.
+const NAMES_IN_PART_MAX: usize = 1024;
 /// Events that wait in memory for a store that is full; with more, the session ends and the agent
 /// keeps them.
 const UNSTORED_MAX: usize = 512;
@@ -37,6 +40,8 @@ pub(super) enum Ended {
     Closed,
     #[error("the agent was silent for too long")]
     Silent,
+    #[error("the agent has answered no ping for too long, though its relay says that it is there")]
+    Unproved,
     #[error("the agent does not read")]
     Stuck,
     #[error("a newer session took over")]
@@ -93,7 +98,7 @@ pub(super) type Receiver = Incoming<Connection, FromAgent, FromServer>;
 
 /// Not async: a greeting that is cancelled before its task is there would leave a session that nobody ends.
 pub(super) fn start(opened: Opened, turn: Turn, gateway: Arc<Gateway>, tasks: Tasks) {
-    let Opened { session, verified, mut sender, receiver, peer, via } = opened;
+    let Opened { session, verified, mut sender, mut receiver, peer, via } = opened;
     let agent = session.agent().clone();
     gateway.greetings.know([peer.ip()]);
     if let Some(unlogged) = gateway.sessions.turn(&agent, Instant::now()) {
@@ -102,49 +107,63 @@ pub(super) fn start(opened: Opened, turn: Turn, gateway: Arc<Gateway>, tasks: Ta
     let shutdown = tasks.shutdown();
     tasks.spawn_to_end("link session", async move {
         let is_verified = verified.is_some();
-        let carried = Box::pin(carry(&gateway, &session, &mut sender, receiver, verified, turn));
+        let carried = Box::pin(carry(&gateway, &session, &mut sender, &mut receiver, verified, turn));
         let guarded = std::panic::AssertUnwindSafe(carried).catch_unwind();
         let ended = shutdown.run_until_cancelled(guarded).await;
         let ended = ended.map(|ended| ended.unwrap_or(Err(Ended::Panicked)));
-        let control = &gateway.control;
         // Control refuses what a session asks for when the server ends, perhaps before the session knows of it.
         let is_server_gone = |ended: &Ended| shutdown.is_cancelled() && !matches!(ended, Ended::Dismissed(_));
         let Some(ended) = ended.and_then(Result::err).filter(|ended| !is_server_gone(ended)) else {
-            // It is the server that is gone, not the agent.
-            let interval = gateway.admission.interval(if via.is_some() { Kind::Relayed } else { Kind::Direct });
-            let retry_after =
-                gateway.busy.after_restart(control.session_count(), interval, control.return_grace());
-            let goodbye = Box::pin(sender.send_plain(FromServer::Busy { retry_after }));
-            let _ = tokio::time::timeout(GOODBYE_LIMIT, goodbye).await;
-            return;
+            return Box::pin(say_goodbye(&gateway, sender, receiver, via.is_some())).await;
         };
-        if let Some(unlogged) = gateway.sessions.turn(session.agent(), Instant::now()) {
-            tracing::info!(agent = %session.agent(), epoch = session.epoch(), why = %ended, unlogged, "an agent is gone");
-        }
         if is_verified && !session.is_settled() && !matches!(ended, Ended::Fenced | Ended::Dismissed(_)) {
-            control.metrics().session("unsettled");
+            gateway.control.metrics().session("unsettled");
             if let Some(unlogged) = gateway.unsettled.turn(Instant::now()) {
                 tracing::warn!(%peer, agent = %session.agent(), why = %ended, unlogged, "an agent left before it had recorded its session: its log says whether it believes this server");
             }
         }
-        match &via {
-            // Whatever it ended with, it may be the relay's doing: one that is told to stop closes its agents' streams.
-            Some(via) if !matches!(ended, Ended::Dismissed(_)) => {
-                control.lose_session(&session, via.streams.is_over()).await;
-            }
-            Some(_) | None => control.close_session(&session).await,
-        }
-        if let Ended::Dismissed(reason) = ended {
-            let _ = sender.send_plain(FromServer::Refused { reason, retry: false }).await;
-        }
+        Box::pin(end(&gateway, &session, sender, receiver, via, ended)).await;
     });
+}
+
+/// It is the server that is gone, not the agent.
+async fn say_goodbye(gateway: &Gateway, sender: Sender, receiver: Receiver, is_relayed: bool) {
+    let control = &gateway.control;
+    let interval = gateway.admission.interval(if is_relayed { Kind::Relayed } else { Kind::Direct });
+    let retry_after = gateway.busy.after_restart(control.session_count(), interval, control.return_grace());
+    let goodbye = sender.end_with(FromServer::Busy { retry_after }, receiver);
+    let _ = tokio::time::timeout(gateway.policy.goodbye_limit, goodbye).await;
+}
+
+async fn end(
+    gateway: &Gateway,
+    session: &Arc<Session>,
+    sender: Sender,
+    receiver: Receiver,
+    via: Option<Via>,
+    ended: Ended,
+) {
+    let control = &gateway.control;
+    if let Some(unlogged) = gateway.sessions.turn(session.agent(), Instant::now()) {
+        tracing::info!(agent = %session.agent(), epoch = session.epoch(), why = %ended, unlogged, "an agent is gone");
+    }
+    match &via {
+        // Whatever it ended with, it may be the relay's doing: one that is told to stop closes its agents' streams.
+        Some(via) if !matches!(ended, Ended::Dismissed(_)) => {
+            control.lose_session(session, via.streams.is_over()).await;
+        }
+        Some(_) | None => control.close_session(session).await,
+    }
+    if let Ended::Dismissed(reason) = ended {
+        sender.end_with(FromServer::Refused { reason, retry: false }, receiver).await;
+    }
 }
 
 async fn carry(
     gateway: &Gateway,
     session: &Session,
     sender: &mut Sender,
-    mut receiver: Receiver,
+    receiver: &mut Receiver,
     verified: Option<Verified>,
     mut turn: Turn,
 ) -> Result<(), Ended> {
@@ -152,11 +171,12 @@ async fn carry(
     let pace = if is_relayed { Pace::through_relay() } else { Pace::of_fleet(gateway.control.agents_expected()) };
     let reports = turn.run(Box::pin(welcome(gateway, session, sender, pace, verified))).await?;
     drop(turn);
-    let (replies, to_reply) = tokio::sync::mpsc::channel(REPLIES_MAX);
-    let mut reader = Reader { gateway, session, replies, reports, unstored: Vec::new() };
+    let replies = Replies::default();
+    let proof = Proof::of(session, gateway.policy.relayed_proof_max);
+    let mut reader = Reader { gateway, session, replies: &replies, reports, proof, unstored: Vec::new() };
     tokio::select! {
-        ended = listen(&mut reader, pace, &mut receiver) => ended,
-        ended = talk(&gateway.control, session, sender, to_reply) => ended,
+        ended = listen(&mut reader, pace, receiver) => ended,
+        ended = talk(&gateway.control, session, sender, &replies) => ended,
         () = session.fenced() => Err(session.dismissal().map_or(Ended::Fenced, Ended::Dismissed)),
     }
 }
@@ -165,16 +185,26 @@ async fn carry(
 struct Reader<'a> {
     gateway: &'a Gateway,
     session: &'a Session,
-    replies: tokio::sync::mpsc::Sender<FromServer>,
+    replies: &'a Replies,
     /// Of a session whose reports are signed.
     reports: Option<Box<ReportCheck>>,
+    /// Of an agent behind a relay.
+    proof: Option<Box<Proof>>,
     unstored: Vec<Event>,
 }
 
+/// What is done with a message, and what is said in [`talk`], is boxed: its futures are large, and nearly all of a fleet's
+/// sessions are at rest.
 async fn listen(reader: &mut Reader<'_>, pace: Pace, receiver: &mut Receiver) -> Result<(), Ended> {
     loop {
-        let meanwhile = |moved| hear_part(reader.session, moved, &reader.replies);
-        let message = receiver.next(pace.silence_max(), pace.in_frame(), meanwhile).await?;
+        let (session, replies, proof) = (reader.session, reader.replies, &mut reader.proof);
+        let mut is_proved = || proof.as_mut().is_none_or(|proof| proof.is_good(session));
+        let meanwhile = |moved| hear_part(session, moved, replies) && is_proved();
+        let next = receiver.next(pace.silence_max(), pace.in_frame(), meanwhile).await;
+        if !is_proved() {
+            return Err(Ended::Unproved);
+        }
+        let message = next?;
         reader.session.hear();
         reader.tell_skipped(receiver.take_skipped());
         match (message, reader.reports.is_some()) {
@@ -184,11 +214,13 @@ async fn listen(reader: &mut Reader<'_>, pace: Pace, receiver: &mut Receiver) ->
                 let messages = check.open(&signed, &mut skipped).map_err(Ended::Forged)?;
                 reader.tell_skipped(skipped);
                 for message in messages {
-                    reader.hear(message).await?;
+                    Box::pin(reader.hear(message)).await?;
                 }
             }
             // A beat says nothing that a carrier could not say.
-            (message @ (FromAgent::Beat | FromAgent::Unknown), _) | (message, false) => reader.hear(message).await?,
+            (message @ (FromAgent::Beat | FromAgent::Unknown), _) | (message, false) => {
+                Box::pin(reader.hear(message)).await?;
+            }
             (_, true) => return Err(Ended::Forged(Untrusted::Unsigned)),
         }
     }
@@ -203,8 +235,13 @@ impl Reader<'_> {
         }
     }
 
+    fn reply(&self, message: FromServer) {
+        self.replies.offer(message);
+        self.session.wake();
+    }
+
     async fn hear(&mut self, message: FromAgent) -> Result<(), Ended> {
-        let Self { gateway, session, replies, unstored, .. } = self;
+        let Self { gateway, session, unstored, .. } = self;
         let control = &gateway.control;
         match message {
             FromAgent::Outcome { operation, outcome } => control.arrived(session, operation, outcome).await?,
@@ -221,11 +258,12 @@ impl Reader<'_> {
                 store_events(gateway, session, unstored).await?;
             }
             FromAgent::Renew { csr_der } => {
-                let _ = replies.try_send(renewed(gateway, session, &csr_der)?);
+                let renewed = renewed(gateway, session, &csr_der)?;
+                self.reply(renewed);
             }
             FromAgent::Beat => {
                 store_events(gateway, session, unstored).await?;
-                let _ = replies.try_send(FromServer::Beat);
+                self.reply(FromServer::Beat);
             }
             FromAgent::UsageHistory { request, history } => {
                 if !session.answer(request, Reply::Usage(Arc::new(history))) {
@@ -241,7 +279,7 @@ impl Reader<'_> {
             FromAgent::FetchBuild { upgrade, offset, length } => {
                 // An agent asks again for what does not come.
                 if let Some(bytes) = control.build_part(session, upgrade, offset, length).await {
-                    let _ = replies.try_send(FromServer::BuildPart { upgrade, offset, bytes });
+                    self.reply(FromServer::BuildPart { upgrade, offset, bytes });
                 }
             }
             FromAgent::UpgradeReport { upgrade, step, reason } => {
@@ -277,10 +315,11 @@ fn renewed(gateway: &Gateway, session: &Session, csr_der: &[u8]) -> Result<FromS
 }
 
 /// A large frame is on its way, and the agent's beats behind it: it must hear from us all the same.
-fn hear_part(session: &Session, moved: bool, replies: &tokio::sync::mpsc::Sender<FromServer>) -> bool {
+fn hear_part(session: &Session, moved: bool, replies: &Replies) -> bool {
     if moved {
         session.hear();
-        let _ = replies.try_send(FromServer::Beat);
+        replies.offer(FromServer::Beat);
+        session.wake();
     }
     true
 }
@@ -303,53 +342,62 @@ async fn store_events(gateway: &Gateway, session: &Session, unstored: &mut Vec<E
     Ok(())
 }
 
-/// From control to the agent: first what it must forget and know, then what it must do.
-async fn talk(
-    control: &Control,
-    session: &Session,
-    sender: &mut Sender,
-    mut replies: tokio::sync::mpsc::Receiver<FromServer>,
-) -> Result<(), Ended> {
+/// From control to the agent.
+async fn talk(control: &Control, session: &Session, sender: &mut Sender, replies: &Replies) -> Result<(), Ended> {
     loop {
+        Box::pin(say_all(control, session, sender, replies)).await?;
+        session.woken().await;
+    }
+}
+
+/// First what it has asked for, must forget and must know, then what it must do.
+async fn say_all(control: &Control, session: &Session, sender: &mut Sender, replies: &Replies) -> Result<(), Ended> {
+    loop {
+        for reply in replies.take() {
+            if reply != FromServer::Beat {
+                sender.feed(reply).await?;
+            } else if session.relay_cloud().is_none() {
+                // A relay answers the heartbeats of its agents itself.
+                sender.send_plain(reply).await?;
+            }
+        }
         for operations in session.take_acknowledged().chunks(ITEMS_MAX) {
             sender.feed(FromServer::Acknowledge { operations: operations.to_vec() }).await?;
         }
         if let Some(up_to) = session.take_events_seen() {
             sender.feed(FromServer::EventsSeen { up_to }).await?;
         }
-        if session.is_settled() {
-            for Question { request, key, asked } in session.take_questions() {
-                let question = match asked {
-                    Asked::Usage(range) => FromServer::QueryUsage { request, key, range },
-                    Asked::Log(query) => FromServer::QueryLog { request, key, query },
-                };
-                sender.feed(question).await?;
-            }
-            if let Some(number) = session.take_ping() {
-                sender.feed(FromServer::Ping { number }).await?;
-            }
-            if let Some(order) = control.take_upgrade(session) {
-                sender.feed(FromServer::Upgrade(order)).await?;
-            }
-        }
-        let is_more = session.is_settled() && give_work(control, session, sender).await?;
+        let is_more = session.is_settled() && {
+            ask(control, session, sender).await?;
+            give_work(control, session, sender).await?
+        };
         sender.flush().await?;
-        if is_more {
-            continue;
+        if !is_more {
+            return Ok(());
         }
-        tokio::select! {
-            () = session.woken() => {}
-            Some(message) = replies.recv() => {
-                if message == FromServer::Beat {
-                    // A relay answers the heartbeats of its agents itself.
-                    if session.relay_cloud().is_none() {
-                        sender.send_plain(message).await?;
-                    }
-                } else {
-                    sender.send(message).await?;
-                }
-            }
-        }
+    }
+}
+
+/// What somebody wants to know of the agent, and which version it should become.
+async fn ask(control: &Control, session: &Session, sender: &mut Sender) -> Result<(), Ended> {
+    for Question { request, key, asked } in session.take_questions() {
+        let question = match asked {
+            Asked::Usage(range) => FromServer::QueryUsage { request, key, range },
+            Asked::Log(query) => FromServer::QueryLog { request, key, query },
+        };
+        sender.feed(question).await?;
+    }
+    feed_ping(session, sender).await?;
+    if let Some(order) = control.take_upgrade(session) {
+        sender.feed(FromServer::Upgrade(order)).await?;
+    }
+    Ok(())
+}
+
+async fn feed_ping(session: &Session, sender: &mut Sender) -> Result<(), Ended> {
+    match session.take_ping() {
+        Some(number) => sender.feed(FromServer::Ping { number }).await,
+        None => Ok(()),
     }
 }
 
@@ -383,8 +431,16 @@ async fn give_work(control: &Control, session: &Session, sender: &mut Sender) ->
 /// Sends what changed in the order of its generations, so that an agent that has seen one has seen
 /// all before it.
 async fn assign(control: &Control, session: &Session, sender: &mut Sender) -> Result<(), Ended> {
-    let Assignments { processes, pools } = control.assignments(session).await?;
-    let newest = processes.iter().map(|a| a.generation).chain(pools.iter().map(|p| p.generation)).max();
+    let Assignments { processes, pools, all_through } = control.assignments(session).await?;
+    if all_through.is_some() {
+        tracing::warn!(agent = %session.agent(), generation = session.sent_generation(), "an agent is older than what is remembered of unregistrations: it is told everything that is registered");
+        // Before the generations that they say it has: an agent that ends in between is told again.
+        for part in registered_parts(&processes, &pools) {
+            sender.feed(FromServer::Registered(part)).await?;
+        }
+    }
+    let newest =
+        processes.iter().map(|a| a.generation).chain(pools.iter().map(|p| p.generation)).chain(all_through).max();
     let mut pools = pools.into_iter().map(|assigned| (assigned.generation, assigned.pool)).peekable();
     let mut frame = AssignFrame::default();
     for process in processes {
@@ -394,6 +450,8 @@ async fn assign(control: &Control, session: &Session, sender: &mut Sender) -> Re
             sender.feed(FromServer::AssignPools { pools: earlier }).await?;
         }
         frame.add(process, sender).await?;
+        // All of it may take longer than an agent behind a relay has for its next answer.
+        feed_ping(session, sender).await?;
     }
     frame.flush(sender).await?;
     let rest: Vec<_> = pools.collect();
@@ -404,6 +462,34 @@ async fn assign(control: &Control, session: &Session, sender: &mut Sender) -> Re
         session.set_sent_generation(newest);
     }
     Ok(())
+}
+
+/// What is registered, by name. There is one part at least.
+fn registered_parts(processes: &[Assignment], pools: &[PoolAssignment]) -> Vec<RegisteredPart> {
+    let mut parts = Vec::new();
+    let mut offset = 0;
+    let mut add = |processes: Vec<ProcessKey>, pools: Vec<(Namespace, PoolId)>| {
+        let names = u32::try_from(processes.len() + pools.len()).expect("a part is small");
+        parts.push(RegisteredPart { offset, processes, pools, is_last: false });
+        offset += names;
+    };
+    let registered: Vec<_> = processes.iter().filter(|process| process.spec.is_some()).collect();
+    for processes in registered.chunks(NAMES_IN_PART_MAX) {
+        add(processes.iter().map(|process| process.key.clone()).collect(), Vec::new());
+    }
+    for pools in pools.chunks(NAMES_IN_PART_MAX) {
+        add(
+            Vec::new(),
+            pools.iter().map(|PoolAssignment { pool, .. }| (pool.namespace.clone(), pool.id.clone())).collect(),
+        );
+    }
+    if parts.is_empty() {
+        parts.push(RegisteredPart { offset: 0, processes: Vec::new(), pools: Vec::new(), is_last: false });
+    }
+    if let Some(last) = parts.last_mut() {
+        last.is_last = true;
+    }
+    parts
 }
 
 /// Assignments for one frame, bounded in number and in bytes.

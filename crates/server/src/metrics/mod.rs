@@ -82,7 +82,7 @@ impl LinkGauges {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Border {
     pub(crate) connections: usize,
-    pub(crate) calls: u32,
+    pub(crate) calls: u64,
     pub(crate) https_expires_at: Option<i64>,
 }
 
@@ -175,7 +175,7 @@ impl Metrics {
         let help = "From the head of a request to the beginning of its answer; long polls include their wait.";
         text.histograms("proctor_http_request_duration_seconds", help, ["method", "route"], &self.request_seconds);
         text.gauge("proctor_http_connections", "Open HTTP connections.", as_number(border.connections as u64));
-        text.gauge("proctor_http_calls", "Calls of known callers that are under way.", f64::from(border.calls));
+        text.gauge("proctor_http_calls", "Calls of known callers that are under way.", border.calls as f64);
     }
 
     fn of_work(&self, text: &mut Exposition, control: &Control) {

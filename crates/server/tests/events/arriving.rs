@@ -7,6 +7,7 @@ use proctor_model::Event;
 use proctor_model::EventKind::{AgentOffline, AgentOnline, EventsDropped, Exited, Started};
 use proctor_store::{EventQuery, Store};
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 use crate::support::{AGENT, World, event, eventually};
 
@@ -184,4 +185,23 @@ async fn a_session_whose_connection_has_gone_while_it_was_opened_is_closed_again
 
     world.until_presence(&[agent(AgentOnline), agent(AgentOffline)]).await;
     assert_eq!(host(&world).await["online"], false);
+}
+
+#[tokio::test]
+async fn an_agent_whose_connection_goes_on_its_way_back_is_still_waited_for() {
+    let mut world = World::new().await;
+    world.session(AGENT).await;
+    world.restart_with(Some(Duration::from_secs(3600))).await;
+
+    let (answered, answer) = oneshot::channel::<()>();
+    let mut opening = Box::pin(world.session_with(AGENT, answered));
+    assert!(futures::poll!(&mut opening).is_pending());
+    drop(opening);
+
+    // The store has opened it, and the server has noticed that nobody is there.
+    let _ = answer.await;
+    eventually("it is taken back", || async { (host(&world).await["returning"] == true).then_some(()) }).await;
+    assert_eq!(world.presence().await, [agent(AgentOnline)]);
+    world.session(AGENT).await;
+    assert_eq!(world.presence().await, [agent(AgentOnline)], "nobody was told that it was away");
 }

@@ -302,3 +302,62 @@ async fn an_agent_gets_no_work_before_its_state_has_recorded_the_session() {
     assert!(matches!(second, FromServer::Assign { .. }), "{second:?}");
     world.end().await;
 }
+
+/// What an agent is told when it comes back, up to the answer to a beat.
+async fn told(agent: &mut Agent, world: &World) -> Vec<FromServer> {
+    let mut link = agent.session(world, "run").await;
+    link.send(FromAgent::Beat).await.unwrap();
+    let mut told = Vec::new();
+    // It is told when the session is recorded, which may be after the beat was answered.
+    while !told.iter().any(|message| matches!(message, FromServer::Assign { .. })) {
+        told.push(next(&mut link).await);
+    }
+    leave(world, agent, link).await;
+    told.retain(|message| *message != FromServer::Beat);
+    told
+}
+
+#[tokio::test]
+async fn a_host_from_an_old_snapshot_is_told_what_is_still_registered() {
+    let world = World::new().await;
+    let mut agent = world.agent(HOST, "owner").await;
+    let id = agent.id.clone();
+    let register = async |name: &str| {
+        let key = name.parse().unwrap();
+        let spec = proctor_store::conformance::spec("nginx");
+        let registration = proctor_store::Registration { agent: id.clone(), key, spec };
+        world.store.register(&[registration], proctor_store::RegisterMode::Create, 1).await.unwrap();
+    };
+    register("web/gone").await;
+    register("web/stays").await;
+    let newest = async |agent: &Agent, since| {
+        let assignments = world.store.assignments(&agent.id, since).await.unwrap();
+        assignments.processes.iter().map(|assigned| assigned.generation).max().unwrap()
+    };
+    let snapshot = newest(&agent, 0).await;
+    world.store.unregister(&[(agent.id.clone(), "web/gone".parse().unwrap())], 2).await.unwrap();
+    let unregistered = newest(&agent, snapshot).await;
+    world.store.note_generations(&[(agent.id.clone(), unregistered)]).await.unwrap();
+    let uptime = world.store.advance_uptime(Duration::from_secs(3600)).await.unwrap() + 1;
+    while world.store.prune(proctor_store::Prune::Tombstones { before: uptime }).await.unwrap() > 0 {}
+
+    agent.seen_generation = snapshot;
+    let of_snapshot = told(&mut agent, &world).await;
+    register("web/new").await;
+    agent.seen_generation = unregistered;
+    let of_current = told(&mut agent, &world).await;
+    agent.seen_generation = 0;
+    let of_empty = told(&mut agent, &world).await;
+
+    let [FromServer::Registered(list), FromServer::Assign { assignments }] = &of_snapshot[..] else {
+        panic!("{of_snapshot:?}")
+    };
+    assert_eq!((list.offset, list.is_last, list.pools.len()), (0, true, 0));
+    assert_eq!(list.processes, ["web/stays".parse().unwrap()]);
+    assert_eq!(assignments.len(), 1, "with its spec, and before it the list");
+    for (told, count) in [(of_current, 1), (of_empty, 2)] {
+        let [FromServer::Assign { assignments }] = &told[..] else { panic!("{told:?}") };
+        assert_eq!(assignments.len(), count);
+    }
+    world.end().await;
+}

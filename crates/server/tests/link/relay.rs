@@ -7,8 +7,11 @@ use futures::{SinkExt, StreamExt};
 use proctor_model::EventKind;
 use proctor_pki::{AgentKey, Authority};
 use proctor_server::admin::{self, TokenRequest};
+use proctor_server::gateway::LinkPolicy;
 use proctor_store::EventQuery;
-use proctor_wire::{AgentCodec, FromAgent, FromServer, RelayCodec, RelayFrame, STREAM_WINDOW_BYTES, encode_part};
+use proctor_wire::{
+    AgentCodec, FromAgent, FromServer, RelayCodec, RelayFrame, STREAM_WINDOW_BYTES, decode_part, encode_part,
+};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_util::codec::Framed;
@@ -345,6 +348,30 @@ async fn a_relay_that_pretends_to_hear_an_agent_does_not_lock_its_next_run_out()
     until("the next run has a session", next_run).await;
 
     while carried.next().await.is_some() {}
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_relay_cannot_keep_an_agent_that_says_nothing_itself_online() {
+    let relayed_proof_max = Duration::from_secs(6);
+    let world = World::with(LinkPolicy { relayed_proof_max, ..LinkPolicy::default() }).await;
+    let (relay, agent) = (Relay::enrolled(&world, 0).await, world.agent(HOST, "owner").await);
+    let heard = Heard::default();
+    let carrying = relay.carrying_with_beats(&world, heard.clone()).await;
+    let mut carried = Carried::connected(&world, &carrying, &relay, &agent).await;
+    heard.lock().push(1);
+
+    let mut is_asked = false;
+    while let Some(said) = carried.next().await {
+        let FromServer::Signed(signed) = said else { continue };
+        let mut parts = signed.messages.iter().map(|part| decode_part::<FromServer>(part, &mut None).unwrap());
+        is_asked |= parts.any(|part| matches!(part, FromServer::Ping { .. }));
+    }
+
+    assert!(is_asked, "the agent could have answered");
+    let control = &world.server.control;
+    until("the session has ended", || async { !control.is_connected(&agent.id) }).await;
+    assert!(control.is_returning(&agent.id), "it may come back before anybody is told");
     world.end().await;
 }
 

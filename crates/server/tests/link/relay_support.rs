@@ -173,7 +173,7 @@ impl Carried {
         let (answer, boot) = (self.next().await.expect("an answer"), BootId::from("boot"));
         let hello = HelloTerms { boot: &boot, nonce: b"run", seen_generation: 0, seen_epoch: agent.seen_epoch };
         let Some((terms, Some(proof))) = SessionTerms::of_answer(&agent.id, &CHALLENGE, hello, &answer) else {
-            panic!("a welcome with a proof")
+            panic!("a welcome with a proof: {answer:?}")
         };
         assert!(proof.signed_reports, "through a relay both directions are signed");
         let authority = &agent.certificate.as_ref().unwrap().1;
@@ -196,7 +196,7 @@ pub(crate) fn hello(agent: &Agent) -> FromAgent {
         time_ms: None,
         seen_epoch: agent.seen_epoch,
         answers_usage: false,
-        answers_logs: false,
+        answers_logs: true,
         upgrades: false,
         challenge: Some(CHALLENGE.to_vec()),
     }

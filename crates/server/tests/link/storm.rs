@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::{SinkExt, StreamExt};
 use proctor_pki::{TicketKeys, Tickets};
 use proctor_runtime::clock;
-use proctor_server::gateway;
+use proctor_server::gateway::{self, LinkPolicy};
 use proctor_wire::{FromAgent, FromServer};
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
@@ -27,11 +27,14 @@ fn resuming(agent: &Agent) -> Arc<rustls::ClientConfig> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_ends_tells_each_agent_when_to_come_back() {
-    let world = World::new().await;
+    // The machine may be busy: nobody is cut off.
+    let goodbye_limit = Duration::from_secs(60);
+    let world = World::with(LinkPolicy { goodbye_limit, ..LinkPolicy::default() }).await;
     let (mut one, mut two) = (world.agent("0:127.0.0.1", "one").await, world.agent("0:127.0.0.2", "two").await);
     let mut links = [one.session(&world, "run").await, two.session(&world, "run").await];
     until("both are connected", || async { world.server.control.session_count() == 2 }).await;
 
+    let longest = world.server.control.return_grace() / 2;
     world.end().await;
 
     for link in &mut links {
@@ -42,7 +45,7 @@ async fn a_server_that_ends_tells_each_agent_when_to_come_back() {
                 other => panic!("{other:?}"),
             }
         };
-        assert!(told <= Duration::from_secs(1), "two agents need no longer window: {told:?}");
+        assert!(told <= longest, "the next server still waits for it then: {told:?}");
         assert!(!matches!(link.next().await, Some(Ok(_))), "it was the last word");
     }
 }

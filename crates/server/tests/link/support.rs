@@ -113,6 +113,7 @@ pub(crate) struct Agent {
     pub(crate) certificate: Option<(String, String)>,
     pub(crate) signer_der: Option<Vec<u8>>,
     pub(crate) seen_epoch: Option<u64>,
+    pub(crate) seen_generation: u64,
     pub(crate) answers_usage: bool,
 }
 
@@ -126,6 +127,7 @@ impl Agent {
             certificate: None,
             signer_der: None,
             seen_epoch: Some(0),
+            seen_generation: 0,
             answers_usage: true,
         }
     }
@@ -139,6 +141,7 @@ impl Agent {
             certificate: self.certificate.clone(),
             signer_der: self.signer_der.clone(),
             seen_epoch: self.seen_epoch,
+            seen_generation: self.seen_generation,
             answers_usage: self.answers_usage,
         }
     }
@@ -192,7 +195,7 @@ impl Agent {
             agent: self.id.clone(),
             boot: BootId::from("boot"),
             facts: HostFacts::default(),
-            seen_generation: 0,
+            seen_generation: self.seen_generation,
             nonce: run.as_bytes().to_vec(),
             time_ms: None,
             seen_epoch: self.seen_epoch,

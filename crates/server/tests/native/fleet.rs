@@ -273,3 +273,18 @@ async fn who_enrolled_with_a_token_is_told_to_administrators_alone() {
 
     assert_eq!([plain, by_token, by_admin], [StatusCode::OK, StatusCode::FORBIDDEN, StatusCode::OK]);
 }
+
+#[tokio::test]
+async fn an_agent_that_comes_back_and_has_not_measured_yet_takes_no_usage_away() {
+    let world = World::new().await;
+    world.register("m").await;
+    let usage = Usage { cpu_percent: 12.5, threads: 3, command_line: "m --serve".to_owned(), ..Usage::default() };
+    let measured = Snapshot { pid: Some(7), usage, ..seen(Phase::Running) };
+    observe(&world, &[("web/m", measured.clone())]).await;
+
+    let again = Snapshot { usage: Usage::default(), reported_at: 1060, ..measured.clone() };
+    observe(&world, &[("web/m", again)]).await;
+
+    let stored = world.store.observations(&AGENT.parse().unwrap()).await.unwrap();
+    assert_eq!(stored.iter().map(|seen| &seen.snapshot).collect::<Vec<_>>(), [&measured]);
+}

@@ -29,13 +29,16 @@ pub trait ProcessStore: Send + Sync + std::fmt::Debug {
     async fn unregister(&self, processes: &[(AgentId, ProcessKey)], now: Millis) -> Result<Vec<bool>>;
     /// The matching registered processes in the order that is asked for, with their number before paging.
     async fn processes(&self, query: &ProcessQuery) -> Result<(u64, Vec<ProcessRecord>)>;
+    /// Each of these, in order and from one moment of the store; None where it is not registered.
+    async fn processes_at(&self, places: Vec<(AgentId, ProcessKey)>) -> Result<Vec<Option<ProcessRecord>>>;
     /// All hosts and processes at once. `before` is an earlier answer, which makes this one quicker.
     async fn fleet(&self, before: Option<Arc<Fleet>>) -> Result<Fleet>;
     /// The newest revisions first, the present one included; of one process the last 20 are kept.
     async fn spec_history(&self, agent: &AgentId, key: &ProcessKey, limit: u32) -> Result<Vec<SpecRevision>>;
     /// What changed for each agent after its generation `since`, tombstones included unless `since` is
     /// 0, in the order of the question and from one moment of the store. Processes and pools share one counter, so they
-    /// are read together. Equal specs are one, also of different agents.
+    /// are read together. Equal specs are one, also of different agents. To an agent whose generation is older than a
+    /// tombstone that was deleted, everything is told ([`Assignments::all_through`]), as to one at 0.
     async fn assignments_of(&self, agents: Vec<(AgentId, u64)>) -> Result<Vec<Assignments>>;
     /// As [`Self::assignments_of`], of one agent.
     async fn assignments(&self, agent: &AgentId, since: u64) -> Result<Assignments> {
@@ -44,6 +47,8 @@ pub trait ProcessStore: Send + Sync + std::fmt::Debug {
     /// Keeps the newest observations; those of an older epoch than the agent's, and of processes
     /// that are not registered, are dropped. For each, whether it was kept.
     async fn observe(&self, agent: &AgentId, epoch: u64, observations: &[Observation]) -> Result<Vec<bool>>;
+    /// The last observations of the agent's registered processes.
+    async fn observations(&self, agent: &AgentId) -> Result<Vec<Observation>>;
     /// As the newest observations of these processes would say it; of an older epoch than the agent's:
     /// dropped.
     async fn keep_managed(&self, managed: &[Managed]) -> Result<()>;

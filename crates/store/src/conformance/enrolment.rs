@@ -107,7 +107,7 @@ pub async fn a_token_for_one_cloud_area_is_refused_in_another(store: Arc<dyn Sto
 }
 
 /// A token that names the host.
-async fn token_for(store: &dyn Store, number: usize) -> String {
+pub(super) async fn token_for(store: &dyn Store, number: usize) -> String {
     let id = format!("for {number}");
     store.put_token(JoinToken { host: Some(host(number)), ..token(&id, 9) }).await.unwrap();
     id

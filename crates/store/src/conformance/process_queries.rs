@@ -70,6 +70,20 @@ pub async fn processes_are_narrowed_by_several_names_at_once(store: Arc<dyn Stor
     assert!(found(&*store, &of(&[])).await.is_empty());
 }
 
+pub async fn processes_are_read_by_their_places_in_the_order_of_the_question(store: Arc<dyn Store>) {
+    fleet(&*store).await;
+    store.unregister(&[(agent(2), key("web/a"))], 2).await.unwrap();
+    let places = [(2, "db/a"), (0, "web/a"), (2, "web/a"), (1, "web/none"), (9, "web/a"), (0, "web/a")];
+
+    let read =
+        store.processes_at(places.map(|(number, process)| (agent(number), key(process))).to_vec()).await.unwrap();
+
+    let read: Vec<_> = read.iter().map(|record| record.as_ref().map(|it| format!("{} {}", it.key, it.host))).collect();
+    let (db, web) = (Some("db/a 0:10.0.0.2".to_owned()), Some("web/a 0:10.0.0.0".to_owned()));
+    assert_eq!(read, [db, web.clone(), None, None, None, web]);
+    assert!(store.processes_at(Vec::new()).await.unwrap().is_empty());
+}
+
 pub async fn processes_are_narrowed_by_business(store: Arc<dyn Store>) {
     fleet(&*store).await;
     let of = |businesses: &[u64]| ProcessQuery { businesses: Some(businesses.to_vec()), ..ProcessQuery::default() };

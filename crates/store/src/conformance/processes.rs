@@ -30,6 +30,30 @@ fn observation(process: &str, pid: i32) -> Observation {
     Observation { key: key(process), snapshot }
 }
 
+pub async fn the_last_observations_of_an_agent_are_read_as_they_were_made(store: Arc<dyn Store>) {
+    enrol(&*store, 2).await;
+    let (epoch, other) = (open(&*store, 0).await, open(&*store, 1).await);
+    for process in ["web/a", "web/b", "web/c"] {
+        upsert(&*store, 0, process, "one").await;
+    }
+    upsert(&*store, 1, "web/a", "one").await;
+    let seen = |pids: [i32; 2]| vec![observation("web/a", pids[0]), observation("web/b", pids[1])];
+    store.observe(&agent(0), epoch, &seen([1, 2])).await.unwrap();
+    store.observe(&agent(0), epoch, &seen([3, 4])).await.unwrap();
+    store.observe(&agent(1), other, &[observation("web/a", 9)]).await.unwrap();
+
+    assert_eq!(store.observations(&agent(0)).await.unwrap(), seen([3, 4]), "web/c was never seen");
+    store.unregister(&[(agent(0), key("web/b"))], 5).await.unwrap();
+    let managed = Managed { agent: agent(0), epoch, key: key("web/a"), managed: false };
+    store.keep_managed(&[managed]).await.unwrap();
+
+    let mut left = seen([3, 4]);
+    left.truncate(1);
+    left[0].snapshot.managed = false;
+    assert_eq!(store.observations(&agent(0)).await.unwrap(), left);
+    assert!(store.observations(&agent(7)).await.unwrap().is_empty());
+}
+
 pub async fn creating_twice_says_exists_and_changes_nothing(store: Arc<dyn Store>) {
     enrol(&*store, 1).await;
     store.register(&[registration(0, "web/a", "one")], RegisterMode::Create, 1).await.unwrap();

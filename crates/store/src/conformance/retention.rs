@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::Outcome;
+use proctor_model::{OperationKind, Outcome};
 use tokio::task::JoinSet;
 
+use super::enrolment::token_for;
 use super::events::{exits, sequences};
 use super::pools::pool;
 use super::tasks::{id, operation, task};
-use super::{agent, enrol, key, opening, prune, registration, token};
+use super::{agent, enrol, enrolment, host, key, opening, prune, registration, token};
 use crate::audit::verify;
 use crate::{
-    AuditAnchor, AuditDraft, AuditPhase, AuditQuery, EventQuery, JoinToken, NewTask, Prune, RegisterMode, Store,
-    TaskItem, TokenKind, Uptime, User, UserToken,
+    AuditAnchor, AuditDraft, AuditPhase, AuditQuery, Enrolment, EventQuery, JoinToken, NewTask, Prune, RegisterMode,
+    Store, TaskItem, TokenKind, Uptime, User, UserToken,
 };
 
 const HOUR: Uptime = 3_600_000;
@@ -60,6 +61,27 @@ pub async fn a_finished_task_goes_when_servers_have_run_long_enough_and_an_open_
     assert_eq!(store.task_ids(9).await.unwrap(), [id(3), id(2)], "2 is open; 3 was finished a moment ago");
     let open = store.open_targets().await.unwrap();
     assert_eq!(open.iter().map(|target| target.operation).collect::<Vec<_>>(), [operation(2, 1)]);
+}
+
+pub async fn status_queries_go_before_operations(store: Arc<dyn Store>) {
+    let of_kinds = |number: u128, kinds: &[OperationKind]| {
+        let mut task = task(number, 5, 1);
+        let item = task.items[0].clone();
+        task.items = kinds.iter().map(|kind| TaskItem { kind: Some(*kind), ..item.clone() }).collect();
+        task
+    };
+    let (status, stop) = (OperationKind::Status, OperationKind::Stop);
+    for (number, kinds) in [(1, &[status][..]), (2, &[stop]), (3, &[status, stop]), (4, &[status])] {
+        store.create_task(of_kinds(number, kinds)).await.unwrap();
+    }
+    for number in 1..=3 {
+        finish(&*store, number, 1).await;
+    }
+    let begun = run_for(&*store, 10).await;
+
+    prune(&*store, Prune::StatusTasks { before: begun }).await;
+
+    assert_eq!(store.task_ids(9).await.unwrap(), [id(4), id(3), id(2)], "4 is open");
 }
 
 pub async fn a_large_task_goes_slice_by_slice_and_cannot_be_read_meanwhile(store: Arc<dyn Store>) {
@@ -187,6 +209,61 @@ pub async fn a_tombstone_stays_until_its_agent_knows_of_it(store: Arc<dyn Store>
         (told.processes.len(), told.pools.len())
     };
     assert_eq!((told(0).await, told(1).await), ((0, 0), (1, 1)));
+}
+
+pub async fn an_agent_older_than_a_deleted_tombstone_is_told_everything(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    let both = [registration(0, "web/gone", "gone"), registration(0, "web/stays", "stays")];
+    store.register(&both, RegisterMode::Upsert, 1).await.unwrap();
+    let pools = [pool("web", "gone", 50.0), pool("web", "stays", 50.0)];
+    store.set_pools(&[agent(0)], &pools, 1).await.unwrap();
+    let told = store.assignments(&agent(0), 0).await.unwrap();
+    let snapshot = told.pools.iter().map(|pool| pool.generation).max().unwrap();
+    store.unregister(&[(agent(0), key("web/gone"))], 2).await.unwrap();
+    store.delete_pool(&[agent(0)], &pools[0].namespace, &pools[0].id, 2).await.unwrap();
+    let newest = store.assignments(&agent(0), snapshot).await.unwrap();
+    let newest = newest.pools.iter().map(|pool| pool.generation).max().unwrap();
+    store.note_generations(&[(agent(0), newest)]).await.unwrap();
+    let uptime = run_for(&*store, 1).await + 1;
+
+    let before = store.assignments(&agent(0), snapshot).await.unwrap();
+    assert_eq!(prune(&*store, Prune::Tombstones { before: uptime }).await, 2);
+    // What the agent says now is noted, too, and changes nothing.
+    store.note_generations(&[(agent(0), snapshot)]).await.unwrap();
+    let after = store.assignments(&agent(0), snapshot).await.unwrap();
+
+    assert_eq!((before.all_through, before.processes.len(), before.pools.len()), (None, 1, 1));
+    let keys: Vec<_> = after.processes.iter().map(|process| process.key.clone()).collect();
+    let ids: Vec<_> = after.pools.iter().map(|pool| pool.pool.id.clone()).collect();
+    assert_eq!((after.all_through, keys, ids), (Some(newest), vec![key("web/stays")], vec![pools[1].id.clone()]));
+    for current in [newest, 0, 1] {
+        assert_eq!(store.assignments(&agent(0), current).await.unwrap().all_through, None, "{current}");
+    }
+
+    // Tombstones that are still there are told as ever: an agent may not be able to read the list.
+    store.unregister(&[(agent(0), key("web/stays"))], 3).await.unwrap();
+    let told = store.assignments(&agent(0), snapshot).await.unwrap();
+    let tombstones: Vec<_> =
+        told.processes.iter().map(|process| (process.key.clone(), process.spec.is_none())).collect();
+    assert_eq!((told.all_through, tombstones), (Some(newest), vec![(key("web/stays"), true)]));
+}
+
+pub async fn an_agent_that_moves_is_not_measured_by_what_another_one_had_seen(store: Arc<dyn Store>) {
+    enrol(&*store, 2).await;
+    store.register(&[registration(0, "web/old", "old")], RegisterMode::Upsert, 1).await.unwrap();
+    store.register(&[registration(1, "web/a", "a")], RegisterMode::Upsert, 1).await.unwrap();
+    let has = store.assignments(&agent(1), 0).await.unwrap().processes[0].generation;
+    store.unregister(&[(agent(0), key("web/old"))], 2).await.unwrap();
+    let newest = store.assignments(&agent(0), 1).await.unwrap().processes[0].generation;
+    store.note_generations(&[(agent(0), newest)]).await.unwrap();
+    let uptime = run_for(&*store, 1).await + 1;
+    assert_eq!(prune(&*store, Prune::Tombstones { before: uptime }).await, 1);
+    let named = token_for(&*store, 0).await;
+
+    store.enrol(Enrolment { host: host(0), ..enrolment(&named, 1) }, 5).await.unwrap().unwrap();
+
+    assert!(1 < has && has < newest);
+    assert_eq!(store.assignments(&agent(1), has).await.unwrap().all_through, None);
 }
 
 fn user_token(id: &str, expires_at: Option<i64>) -> UserToken {

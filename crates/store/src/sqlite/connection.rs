@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use tokio::time::Instant;
 
 use super::failure::{Failure, Tried};
 use crate::{Result, StoreError};
@@ -15,7 +16,7 @@ const OPEN: &str = "open its file";
 const MIGRATE: &str = "bring its file to the newest schema";
 
 /// Entry `n` leads from schema `n` to `n + 1`; entries are only ever added.
-const MIGRATIONS: [&str; 24] = [
+const MIGRATIONS: [&str; 26] = [
     include_str!("migrations/0001_initial.sql"),
     include_str!("migrations/0002_events.sql"),
     include_str!("migrations/0003_access.sql"),
@@ -40,6 +41,8 @@ const MIGRATIONS: [&str; 24] = [
     include_str!("migrations/0022_control_epoch.sql"),
     include_str!("migrations/0023_upgrades.sql"),
     include_str!("migrations/0024_relays.sql"),
+    include_str!("migrations/0025_pruned_generation.sql"),
+    include_str!("migrations/0026_status_tasks.sql"),
 ];
 
 /// 64 MiB in pages of 4 KiB.
@@ -48,19 +51,45 @@ const LOG_PAGES_MAX: i64 = 16_384;
 /// No statement is made anew while fewer than this many are in use.
 const STATEMENTS_CACHED: usize = 128;
 
-/// Takes `<path>.lock`: SQLite would let a second server write to the same file.
-pub(super) fn lock(path: &Path) -> Result<File> {
-    let mut lock_path = path.as_os_str().to_owned();
-    lock_path.push(".lock");
-    let lock_path = PathBuf::from(lock_path);
-    let file = private_file(&lock_path)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => {
-            let problem = format!("another process holds {}", lock_path.display());
-            Err(StoreError::Failed { what: OPEN, source: problem.into() })
+/// How long a server waits for the one before it: the kernel needs a moment to end a process with much memory, and until
+/// then it holds its lock.
+const PREDECESSOR_LIMIT: Duration = Duration::from_secs(2);
+const LOCK_POLL: Duration = Duration::from_millis(20);
+
+/// `<path>.lock`: SQLite would let a second server write to the same file.
+#[derive(Debug)]
+pub(super) struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let mut lock_path = path.as_os_str().to_owned();
+        lock_path.push(".lock");
+        let path = PathBuf::from(lock_path);
+        Ok(Self { file: private_file(&path)?, path })
+    }
+
+    /// Held by whoever has the file open.
+    pub(super) fn try_take(self) -> Result<File> {
+        match self.file.try_lock() {
+            Ok(()) => Ok(self.file),
+            Err(TryLockError::WouldBlock) => {
+                let problem = format!("another process holds {}", self.path.display());
+                Err(StoreError::Failed { what: OPEN, source: problem.into() })
+            }
+            Err(TryLockError::Error(source)) => Err(StoreError::Failed { what: OPEN, source: source.into() }),
         }
-        Err(TryLockError::Error(source)) => Err(StoreError::Failed { what: OPEN, source: source.into() }),
+    }
+
+    /// As [`Self::try_take`], by the next server.
+    pub(super) async fn take(self) -> Result<File> {
+        let begun = Instant::now();
+        while begun.elapsed() < PREDECESSOR_LIMIT && matches!(self.file.try_lock(), Err(TryLockError::WouldBlock)) {
+            tokio::time::sleep(LOCK_POLL).await;
+        }
+        self.try_take()
     }
 }
 

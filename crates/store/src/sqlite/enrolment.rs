@@ -380,8 +380,11 @@ fn leave(connection: &Connection, mine: &Bound) -> Tried<()> {
 /// To the agent, epochs and generations only ever rise: what it meets at its new host must be
 /// newer than all that it saw at the one it left.
 fn raise(connection: &Connection, there: &Bound, mine: &Bound) -> Tried<()> {
+    // What the agent before it had seen of this host says nothing about this one.
     connection
-        .prepare_cached("UPDATE host SET epoch = max(epoch, ?2) WHERE id = ?1")?
+        .prepare_cached(
+            "UPDATE host SET epoch = max(epoch, ?2), pruned_generation = 0, seen_generation = 0 WHERE id = ?1",
+        )?
         .execute((there.id, signed(mine.epoch)))?;
     for renumber in [
         "UPDATE process SET generation = ?2 + place FROM

@@ -44,7 +44,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 pub use self::backup::ChangeSecret;
-use self::connection::OlderSchema;
+use self::connection::{Lock, OlderSchema};
 use self::readers::Readers;
 use self::writer::Writer;
 use crate::{Millis, Result, StoreError};
@@ -113,13 +113,16 @@ impl SqliteStore {
     async fn open_with(path: &Path, pages_max: Option<u32>, sharing: Sharing) -> Result<Self> {
         const WHAT: &str = "open its file";
         let path = path.to_owned();
+        let lock = Lock::open(&path)?;
+        let taken = match sharing {
+            Sharing::Alone => Some(lock.take().await?),
+            Sharing::Beside(_) => lock.try_take().ok(),
+        };
         let open = move || {
-            let (lock, older) = match sharing {
-                Sharing::Alone => (Some(connection::lock(&path)?), OlderSchema::Migrate),
-                Sharing::Beside(older) => match connection::lock(&path) {
-                    Ok(lock) => (Some(lock), older),
-                    Err(_) => (None, OlderSchema::Served),
-                },
+            let older = match sharing {
+                Sharing::Alone => OlderSchema::Migrate,
+                Sharing::Beside(older) if taken.is_some() => older,
+                Sharing::Beside(_) => OlderSchema::Served,
             };
             let is_server = matches!(sharing, Sharing::Alone);
             if is_server {
@@ -127,7 +130,7 @@ impl SqliteStore {
             }
             let connection = connection::writer(&path, pages_max, older)?;
             // No server starts while a tool migrates; afterwards it may.
-            let lock = lock.filter(|_| is_server);
+            let lock = taken.filter(|_| is_server);
             let readers = Readers::open(&path).map_err(|failure| failure.of(WHAT))?;
             Ok(Self { path, writer: Writer::start(connection, lock)?, readers })
         };

@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, ToSql};
 use super::column::{counter, from_json, host_and_agent, parsed, signed, to_json};
 use super::failure::{Failure, Tried};
 use super::hosts;
+use super::registrations::Since;
 use crate::{Millis, PoolAssignment, PoolRecord};
 
 /// Adds each pool or replaces its limits; equal limits change nothing.
@@ -104,12 +105,13 @@ pub(super) fn list(
     Ok(records)
 }
 
-pub(super) fn assignments(connection: &Connection, agent: &AgentId, since: u64) -> Tried<Vec<PoolAssignment>> {
+pub(super) fn assignments(connection: &Connection, agent: &AgentId, since: Since) -> Tried<Vec<PoolAssignment>> {
     let mut statement = connection.prepare_cached(
         "SELECT pool.generation, pool.namespace, pool.id, limits FROM host JOIN pool ON pool.host = host.id
-         WHERE host.agent = ?1 AND pool.generation > ?2 AND (NOT deleted OR ?2 > 0) ORDER BY pool.generation",
+         WHERE host.agent = ?1 AND pool.generation > ?2 AND (NOT deleted OR (?3 > 0 AND pool.generation > ?3))
+         ORDER BY pool.generation",
     )?;
-    let mut rows = statement.query((agent.as_str(), signed(since)))?;
+    let mut rows = statement.query((agent.as_str(), signed(since.registered), signed(since.tombstones)))?;
     let mut assignments = Vec::new();
     while let Some(row) = rows.next()? {
         assignments.push(PoolAssignment { generation: counter(row, 0)?, pool: pool(row, 1)? });

@@ -93,8 +93,10 @@ impl Filter {
             }
         }
         if let Some(text) = &query.text {
+            // A host is looked at once, not with each of its processes; most processes have no version.
             let anywhere = "(instr(lower(process.namespace || '/' || process.name), :text)
-                OR instr(cloud || ':' || ip, :text) OR instr(lower(process.version), :text))";
+                OR process.host IN (SELECT id FROM host WHERE instr(cloud || ':' || ip, :text))
+                OR (process.version <> '' AND instr(lower(process.version), :text)))";
             self.by(anywhere, ":text", text.to_ascii_lowercase());
         }
     }

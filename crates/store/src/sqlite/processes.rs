@@ -1,12 +1,13 @@
 //! The processes that are registered, what agents must learn of them, and what was last seen of each.
 
-use proctor_model::{AgentId, Snapshot};
+use proctor_model::{AgentId, ProcessKey, Snapshot};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::column::{SpecReader, alias, counter, finite, host_and_agent, process_key, signed, snapshot, snapshot_json};
 use super::failure::Tried;
 use super::process_filter::Filter;
 use super::process_order as order;
+use super::registrations::Since;
 use crate::{Assignment, Managed, Observation, ProcessOrder, ProcessQuery, ProcessRecord, Rank};
 
 pub(super) fn list(connection: &Connection, query: &ProcessQuery) -> Tried<(u64, Vec<ProcessRecord>)> {
@@ -35,8 +36,11 @@ fn page(connection: &Connection, mut filter: Filter, query: &ProcessQuery) -> Tr
     }
     filter.value(":limit", query.limit.map_or(-1, signed));
     filter.value(":offset", signed(query.offset));
+    // A text may be found in few processes or in none: in the order of an index, all of them would be looked up, each
+    // in another page of the table. The sign keeps SQLite from it.
+    let unordered = if query.text.is_some() { "+" } else { "" };
     let mut which = connection.prepare_cached(&format!(
-        "SELECT process.id, {} {} ORDER BY {} LIMIT :limit OFFSET :offset",
+        "SELECT process.id, {} {} ORDER BY {unordered}{} LIMIT :limit OFFSET :offset",
         order::rank(query.order.by).unwrap_or("NULL"),
         filter.sql(),
         order::terms(query.order)
@@ -72,6 +76,19 @@ fn read_all(connection: &Connection, filter: &Filter) -> Tried<Vec<ProcessRecord
     Ok(records)
 }
 
+pub(super) fn at(connection: &Connection, places: &[(AgentId, ProcessKey)]) -> Tried<Vec<Option<ProcessRecord>>> {
+    let mut statement = connection.prepare_cached(&format!(
+        "{SELECT_RECORD} FROM host JOIN process ON process.host = host.id LEFT JOIN placement USING (cloud, ip)
+         {WITH_SNAPSHOT} WHERE agent = ?1 AND namespace = ?2 AND name = ?3 AND spec IS NOT NULL"
+    ))?;
+    let mut specs = SpecReader::default();
+    let mut read = |(agent, key): &(AgentId, ProcessKey)| {
+        let mut rows = statement.query((agent.as_str(), key.namespace.as_str(), key.name.as_str()))?;
+        rows.next()?.map(|row| record(connection, row, &mut specs)).transpose()
+    };
+    places.iter().map(&mut read).collect()
+}
+
 /// From the columns of [`SELECT_RECORD`].
 fn record(connection: &Connection, row: &Row<'_>, specs: &mut SpecReader) -> Tried<ProcessRecord> {
     let (host, agent) = host_and_agent(row, 0)?;
@@ -95,19 +112,20 @@ fn record(connection: &Connection, row: &Row<'_>, specs: &mut SpecReader) -> Tri
     })
 }
 
+/// What is registered since one generation, and the tombstones since another.
 pub(super) fn assignments(
     connection: &Connection,
     specs: &mut SpecReader,
     agent: &AgentId,
-    since: u64,
+    since: Since,
 ) -> Tried<Vec<Assignment>> {
     let mut statement = connection.prepare_cached(
         "SELECT process.generation, namespace, name, spec, managed, registered_at
          FROM host JOIN process ON process.host = host.id
-         WHERE host.agent = ?1 AND process.generation > ?2 AND (spec IS NOT NULL OR ?2 > 0)
+         WHERE host.agent = ?1 AND process.generation > ?2 AND (spec IS NOT NULL OR (?3 > 0 AND process.generation > ?3))
          ORDER BY process.generation",
     )?;
-    let mut rows = statement.query((agent.as_str(), signed(since)))?;
+    let mut rows = statement.query((agent.as_str(), signed(since.registered), signed(since.tombstones)))?;
     let mut assignments = Vec::new();
     while let Some(row) = rows.next()? {
         let spec: Option<i64> = row.get(3)?;
@@ -169,6 +187,22 @@ pub(super) fn observe(
         is_kept.push(process.is_some());
     }
     Ok(is_kept)
+}
+
+pub(super) fn observations(connection: &Connection, agent: &AgentId) -> Tried<Vec<Observation>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT namespace, name, managed, snapshot.json
+         FROM host JOIN process ON process.host = host.id JOIN snapshot ON snapshot.process = process.id
+         WHERE host.agent = ?1 AND spec IS NOT NULL ORDER BY namespace, name",
+    )?;
+    let mut rows = statement.query([agent.as_str()])?;
+    let mut observations = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (key, managed) = (process_key(row, 0)?, row.get(2)?);
+        let snapshot = snapshot(row, 3)?.map(|snapshot| Snapshot { managed, ..snapshot });
+        observations.extend(snapshot.map(|snapshot| Observation { key, snapshot }));
+    }
+    Ok(observations)
 }
 
 /// Of processes that are no longer registered; `rows` is a JSON list of their numbers.

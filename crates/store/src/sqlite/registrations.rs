@@ -335,6 +335,29 @@ fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
     Ok(Row { host, id, revision, generation, spec: row.get(4)? })
 }
 
+/// From where an agent is told what is registered, and what no longer is: an agent that knows of nothing needs no
+/// tombstones, and one that is told everything still needs those that are there, if it cannot read the list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Since {
+    pub(super) registered: u64,
+    pub(super) tombstones: u64,
+}
+
+/// An agent that has told so little has seen everything that was deleted, in its ledger, or knows of nothing.
+const ALL_AGAIN: u64 = 1;
+
+/// The newest generation of the tombstones that were deleted, where an agent at this one has not seen all of them: it
+/// comes from a copy of its state directory, because they were kept until the agent had seen them.
+pub(super) fn forgotten_since(connection: &Connection, agent: &AgentId, since: u64) -> Tried<Option<u64>> {
+    if since <= ALL_AGAIN {
+        return Ok(None);
+    }
+    let mut statement =
+        connection.prepare_cached("SELECT pruned_generation FROM host WHERE agent = ?1 AND pruned_generation > ?2")?;
+    let mut rows = statement.query((agent.as_str(), signed(since)))?;
+    rows.next()?.map(|row| counter(row, 0)).transpose()
+}
+
 pub(super) fn history(
     connection: &Connection,
     agent: &AgentId,

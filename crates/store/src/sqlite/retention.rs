@@ -52,7 +52,8 @@ pub(super) fn audit_before(connection: &Connection, before: Uptime) -> Tried<u64
 /// One slice, except of specs; how many rows are gone.
 pub(super) fn prune(connection: &Connection, what: Prune) -> Tried<u64> {
     match what {
-        Prune::Tasks { before } => tasks(connection, before),
+        Prune::Tasks { before } => tasks(connection, FORGET_TASKS, before),
+        Prune::StatusTasks { before } => tasks(connection, FORGET_STATUS_TASKS, before),
         Prune::Events { before, keep } => events(connection, before, keep),
         Prune::Tombstones { before } => tombstones(connection, before),
         Prune::Tokens { before, now } => tokens(connection, before, now),
@@ -61,13 +62,18 @@ pub(super) fn prune(connection: &Connection, what: Prune) -> Tried<u64> {
     }
 }
 
+const FORGET_TASKS: &str = "UPDATE task SET forgotten = 1, finished_uptime = NULL WHERE seq IN
+    (SELECT seq FROM task WHERE finished_uptime < ?1 ORDER BY finished_uptime LIMIT ?2)";
+const FORGET_STATUS_TASKS: &str = r#"UPDATE task SET forgotten = 1, finished_uptime = NULL WHERE seq IN
+    (SELECT seq FROM task WHERE kinds = '["status"]' AND finished_uptime < ?1 ORDER BY finished_uptime LIMIT ?2)"#;
+
 /// First they can no longer be read, then their rows go.
-fn tasks(connection: &Connection, before: Uptime) -> Tried<u64> {
+fn tasks(connection: &Connection, forget: &str, before: Uptime) -> Tried<u64> {
     let forgotten: Option<i64> = connection
         .prepare_cached("SELECT seq FROM task WHERE forgotten = 1 ORDER BY seq LIMIT 1")?
         .query_row([], |row| row.get(0))
         .optional()?;
-    let Some(task) = forgotten else { return forget_tasks(connection, before) };
+    let Some(task) = forgotten else { return forget_tasks(connection, forget, before) };
     for rows in ["outcome", "rollout_health"] {
         let sql = format!(
             "DELETE FROM {rows} WHERE task = ?1 AND idx IN (SELECT idx FROM {rows} WHERE task = ?1 ORDER BY idx LIMIT ?2)"
@@ -90,13 +96,8 @@ fn tasks(connection: &Connection, before: Uptime) -> Tried<u64> {
     Ok(connection.prepare_cached("DELETE FROM task WHERE seq = ?1")?.execute([task])? as u64)
 }
 
-fn forget_tasks(connection: &Connection, before: Uptime) -> Tried<u64> {
-    let marked = connection
-        .prepare_cached(
-            "UPDATE task SET forgotten = 1, finished_uptime = NULL WHERE seq IN
-                 (SELECT seq FROM task WHERE finished_uptime < ?1 ORDER BY finished_uptime LIMIT ?2)",
-        )?
-        .execute((before, SLICE_ROWS))?;
+fn forget_tasks(connection: &Connection, forget: &str, before: Uptime) -> Tried<u64> {
+    let marked = connection.prepare_cached(forget)?.execute((before, SLICE_ROWS))?;
     if marked > 0 {
         connection
             .prepare_cached("DELETE FROM idempotency WHERE task IN (SELECT seq FROM task WHERE forgotten = 1)")?
@@ -159,27 +160,37 @@ pub(super) fn note_generations(connection: &Connection, seen: &[(AgentId, u64)])
     Ok(())
 }
 
-/// An agent that has not heard of one would go on with the process: such a tombstone stays.
+/// An agent that has not heard of one would go on with the process: such a tombstone stays. The host notes the newest
+/// that is gone, in case its agent comes back from a snapshot that is older.
 fn tombstones(connection: &Connection, before: Uptime) -> Tried<u64> {
     let newest = newest_before(connection, "generation", before)?;
-    let processes = connection
-        .prepare_cached(
-            "DELETE FROM process WHERE id IN
-                 (SELECT process.id FROM process JOIN host ON host.id = process.host
-                  WHERE spec IS NULL AND generation <= min(?1, seen_generation) LIMIT ?2)",
-        )?
-        .execute((newest, SLICE_ROWS))?;
-    if processes > 0 {
-        return Ok(processes as u64);
+    let of_processes = "DELETE FROM process WHERE id IN
+             (SELECT process.id FROM process JOIN host ON host.id = process.host
+              WHERE spec IS NULL AND generation <= min(?1, seen_generation) LIMIT ?2)
+         RETURNING host, generation";
+    let deleted = delete_tombstones(connection, of_processes, newest)?;
+    if deleted > 0 {
+        return Ok(deleted);
     }
-    let pools = connection
-        .prepare_cached(
-            "DELETE FROM pool WHERE (namespace, id, host) IN
-                 (SELECT pool.namespace, pool.id, pool.host FROM pool JOIN host ON host.id = pool.host
-                  WHERE deleted AND generation <= min(?1, seen_generation) LIMIT ?2)",
-        )?
-        .execute((newest, SLICE_ROWS))?;
-    Ok(pools as u64)
+    let of_pools = "DELETE FROM pool WHERE (namespace, id, host) IN
+             (SELECT pool.namespace, pool.id, pool.host FROM pool JOIN host ON host.id = pool.host
+              WHERE deleted AND generation <= min(?1, seen_generation) LIMIT ?2)
+         RETURNING host, generation";
+    delete_tombstones(connection, of_pools, newest)
+}
+
+fn delete_tombstones(connection: &Connection, delete: &str, newest: i64) -> Tried<u64> {
+    let mut statement = connection.prepare_cached(delete)?;
+    let deleted: Vec<(i64, i64)> = statement
+        .query_map((newest, SLICE_ROWS), |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    let mut note = connection.prepare_cached(
+        "UPDATE host SET pruned_generation = max(pruned_generation, ?2) WHERE id = ?1 AND pruned_generation < ?2",
+    )?;
+    for (host, generation) in &deleted {
+        note.execute((host, generation))?;
+    }
+    Ok(deleted.len() as u64)
 }
 
 /// Notes which tokens are over. One that is no longer (the clock was set back) starts anew.

@@ -155,6 +155,30 @@ async fn a_second_server_on_the_same_file_is_refused_until_the_first_is_gone() {
 }
 
 #[tokio::test]
+async fn a_server_waits_a_moment_for_the_end_of_the_one_before_it() {
+    let (store, directory) = empty_store().await;
+    let path = file(&directory);
+    let mut opening = JoinSet::new();
+    opening.spawn(async move { SqliteStore::open(&path).await.map(drop) });
+
+    let lock = directory.path().join("proctor.db.lock");
+    while times_open(&lock) < 2 {
+        tokio::task::yield_now().await;
+    }
+    drop(store);
+
+    opening.join_next().await.unwrap().unwrap().unwrap();
+}
+
+/// How often this process has that file open.
+fn times_open(path: &Path) -> usize {
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
+    descriptors
+        .filter(|entry| entry.as_ref().is_ok_and(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to == path)))
+        .count()
+}
+
+#[tokio::test]
 async fn only_the_owner_may_read_the_files() {
     let (store, directory) = empty_store().await;
 

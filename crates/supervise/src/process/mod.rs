@@ -44,8 +44,6 @@ pub use types::{Action, CommandKind, Event, HealthState, LimitBreach, Notice, Re
 /// Operations that may wait behind the current one; more are refused at once.
 const QUEUE_MAX: usize = 64;
 
-const REGISTRATION_WAITS: &str = "a registration elsewhere waits for the end of what is under way";
-
 /// The operation under way.
 #[derive(Debug)]
 struct CurrentOperation {
@@ -270,14 +268,14 @@ impl Process {
     }
 
     /// Why it does not run, or its registration does not take effect. What was seen after an eviction does not hide why there was one.
-    pub fn reason(&self) -> &str {
+    pub fn reason(&self) -> Message {
         if self.record.next.is_some() {
-            return REGISTRATION_WAITS;
+            return messages::registration_waits();
         }
         match self.record.life {
-            Some(_) => "",
-            None if self.phase() == Phase::Waiting && !self.evicted_for.is_empty() => &self.evicted_for,
-            None => &self.reason,
+            Some(_) => Message::default(),
+            None if self.phase() == Phase::Waiting && !self.evicted_for.is_empty() => self.evicted_for.clone(),
+            None => self.reason.clone(),
         }
     }
 

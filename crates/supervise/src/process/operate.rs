@@ -267,7 +267,8 @@ impl Process {
                 messages::command_timed_out(command, secs, said)
             }
             CommandResult::Exited(exit) if said.is_empty() => messages::command_ended_with(command, exit.message()),
-            CommandResult::Exited(_) => Message::plain(said),
+            // In its own words, which are the same in every language.
+            CommandResult::Exited(_) => messages::because(said),
         };
         Failure::new(Code::CommandFailed, message)
     }

@@ -138,7 +138,7 @@ impl Process {
         self.note_run();
         self.scheduled = false;
         if let CommandResult::NotStarted(reason) = &end.result {
-            self.reason = reason.as_str().into();
+            self.reason = messages::because(reason);
         }
         self.leave_launch_behind(now);
         self.record.launch = None;

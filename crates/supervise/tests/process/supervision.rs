@@ -32,7 +32,7 @@ fn a_process_that_waits_after_an_eviction_says_why_it_was_ended() {
         assert_eq!(world.machine.phase(), Phase::Waiting);
         assert!(world.machine.reason().starts_with(EVICTED_REASON), "{}", world.machine.reason());
         world.pass(Duration::from_secs(20));
-        assert_eq!((world.is_alive(), world.machine.reason()), (true, ""));
+        assert_eq!((world.is_alive(), world.machine.reason().as_str()), (true, ""));
         world.kill_outside();
         assert!(!world.machine.reason().starts_with(EVICTED_REASON), "that was another end");
     }

@@ -77,7 +77,8 @@ fn a_restart_that_is_cut_by_a_crash_anywhere_is_carried_on_and_says_so() {
     failed.dedup();
     // The command may have run, and is not run again.
     let of_stop = (Code::CheckFailed, "stop: process 102 is still alive after 5 s".to_owned());
-    let of_start = (Code::CheckFailed, "restart: the process is not alive: it is dead".to_owned());
+    let of_start =
+        (Code::CheckFailed, "restart: the process is not alive: pid 102 of /run/p.pid does not run".to_owned());
     assert_eq!(failed, [of_stop, of_start]);
 }
 

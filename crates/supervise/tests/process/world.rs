@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use proctor_model::{
     BootId, Code, CommandExit, CommandResult, Exit, Incarnation, OperationId, OperationKind, Outcome, Probe,
-    ProcessKey, Signal, Spec,
+    ProcessKey, Signal, Spec, messages,
 };
 use proctor_supervise::{Action, Elder, Event, Notice, Process, Record, Request, Time};
 
@@ -24,6 +24,7 @@ pub(crate) use super::setting::{Habits, spec};
 
 /// So many ticks in a row, each leaving a timeout that is over already, are a busy loop.
 const IDLE_TICKS_MAX: u32 = 8;
+const PID_PATH: &str = "/run/p.pid";
 
 #[derive(Debug)]
 enum Due {
@@ -261,6 +262,8 @@ impl World {
 
     fn feed(&mut self, event: Event) {
         self.machine.handle(self.now, event);
+        let reason = self.machine.reason();
+        assert!(reason.is_empty() || reason.chinese().is_some(), "no Chinese for a reason: {reason}");
         self.carry_out();
     }
 
@@ -327,14 +330,17 @@ impl World {
             Action::Probe { ticket, known, .. } => {
                 let look = match &self.life {
                     life if self.unreadable && (life.is_none() || *life != known) => {
-                        Probe::Unclear { reason: "pid file /run/p.pid cannot be read".into(), named: None }
+                        Probe::Unclear { reason: messages::pid_file_cannot_be_read(PID_PATH, "EIO"), named: None }
                     }
                     Some(life) => {
                         self.known_lives.insert(life.pid);
                         Probe::Running(life.clone())
                     }
-                    None if self.named > 0 => Probe::Dead { pid: self.named, reason: "it is dead".into() },
-                    None => Probe::Absent("no pid file /run/p.pid".into()),
+                    None if self.named > 0 => {
+                        let reason = messages::pid_does_not_run(self.named, PID_PATH);
+                        Probe::Dead { pid: self.named, reason }
+                    }
+                    None => Probe::Absent(messages::no_pid_file(PID_PATH)),
                 };
                 self.tell(1, Event::Probed { ticket, look });
             }

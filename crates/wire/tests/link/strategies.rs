@@ -10,7 +10,7 @@ use proctor_model::{
     Ownership, Percent, Period, Phase, Policy, Pool, PoolLimits, ProcessKey, Seconds, Snapshot, Spec, Spread, TaskId,
     UpgradeStep, Usage, UsageHistory, UsageKept, UsagePoint, UsageRange, Weight, messages,
 };
-use proctor_wire::{Assign, FromAgent, FromServer, Signed, UpgradeOrder, WelcomeProof};
+use proctor_wire::{Assign, FromAgent, FromServer, RegisteredPart, Signed, UpgradeOrder, WelcomeProof};
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
@@ -106,6 +106,7 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
             reported_at: times[2],
             restarts,
             reason,
+            reason_phrase: None,
             utc_offset_secs,
             next_run_at: times[3],
         },
@@ -234,6 +235,12 @@ fn pool() -> impl Strategy<Value = Pool> {
         id,
         limits,
     })
+}
+
+fn registered() -> impl Strategy<Value = RegisteredPart> {
+    let pools = vec(pool().prop_map(|pool| (pool.namespace, pool.id)), 0..4);
+    (any::<u32>(), vec(key(), 0..4), pools, any::<bool>())
+        .prop_map(|(offset, processes, pools, is_last)| RegisteredPart { offset, processes, pools, is_last })
 }
 
 fn duration() -> impl Strategy<Value = Duration> {
@@ -448,6 +455,7 @@ pub(crate) fn from_server() -> impl Strategy<Value = FromServer> {
             query
         }),
         any::<u64>().prop_map(|number| FromServer::Ping { number }),
+        registered().prop_map(FromServer::Registered),
         signed().prop_map(FromServer::Signed),
         upgrade_order().prop_map(FromServer::Upgrade),
         (upgrade(), any::<u64>(), bytes()).prop_map(|(upgrade, offset, bytes)| FromServer::BuildPart {

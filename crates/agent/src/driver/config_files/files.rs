@@ -1,22 +1,22 @@
 //! The files of a configmap as they are on the disk, compared with what they should be.
 //!
 //! Promised: a file is read only when it may have changed, never more than [`FILE_BYTES_MAX`] of one
-//! and [`CHECK_BYTES_MAX`] in one check, and only with the rights of the process's user; a change is told when right becomes wrong or wrong becomes
-//! right. Absent: a limit of time, so this runs on a thread where it may hang; what a wrong file
+//! and [`CHECK_BYTES_MAX`] in one check, and only with the rights of the process's user, past no directory that this user
+//! may not enter; a change is told when right becomes wrong or wrong becomes right. Absent: a limit of time, so this runs
+//! on a thread where it may hang; what a wrong file
 //! holds, which is told to nobody.
 
-use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Arc;
 
 use md5::{Digest, Md5};
-use proctor_host::Host;
+use proctor_host::UserRights;
+use proctor_host::untrusted_path::{self, Found};
 use proctor_model::{ConfigFile, Namespace, UserName};
 
 use crate::policy::Policy;
-use crate::regular_file::{Stamp, open_regular};
+use crate::regular_file::Stamp;
 
 /// A configuration is smaller; whatever is larger is not worth a minute of the disk.
 pub(super) const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -28,11 +28,11 @@ const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Which files may be looked at: those inside the paths of the host's policy, and those that the user of the
 /// process may read. By comparing hashes a caller would learn what is in the others.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Bounds {
     policy: Option<(Arc<Policy>, Namespace)>,
     /// None: with the agent's own rights.
-    user: Option<(Host, UserName)>,
+    user: Option<(UserRights, UserName)>,
 }
 
 impl Bounds {
@@ -40,8 +40,10 @@ impl Bounds {
         Self { policy: policy.map(|policy| (policy, namespace.clone())), user: None }
     }
 
-    pub(super) fn of_user(self, host: Host, user: UserName) -> Self {
-        Self { user: Some((host, user)), ..self }
+    /// An error says for people why nothing can be looked at: an agent that is not root has its own rights alone.
+    pub(super) fn of_user(self, rights: UserRights, user: UserName) -> Result<Self, String> {
+        rights.check("check configuration files")?;
+        Ok(Self { user: Some((rights, user)), ..self })
     }
 
     fn allow(&self, path: &Path) -> bool {
@@ -49,22 +51,37 @@ impl Bounds {
     }
 
     /// A link may have been changed since.
-    fn allow_opened(&self, file: &File) -> io::Result<bool> {
+    fn allow_found(&self, found: &Found) -> io::Result<bool> {
         let Some((policy, namespace)) = &self.policy else { return Ok(true) };
-        let real = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-        Ok(policy.allows_opened(namespace, &real))
+        Ok(policy.allows_opened(namespace, &found.real_path()?))
+    }
+
+    /// What a path leads to, as the user sees it.
+    fn find(&self, path: &Path) -> Result<Found, State> {
+        let found = self.look(|| {
+            if !self.allow(path) {
+                return Ok(None);
+            }
+            let found = untrusted_path::find(path)?;
+            Ok(self.allow_found(&found)?.then_some(found))
+        })?;
+        found.ok_or(State::Outside)
     }
 
     /// Looks at a file with the rights of the user: what the kernel opens for it, it may read.
     fn look<T>(&self, look: impl FnOnce() -> io::Result<T>) -> Result<T, State> {
         let looked = match &self.user {
-            Some((host, user)) => host.as_user(user.as_str(), look).map_err(State::Unreadable)?,
+            Some((rights, _)) => rights.run(look).map_err(State::Unreadable)?,
             None => look(),
         };
+        let is_loop = |error: &io::Error| error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
         looked.map_err(|error| match (error.kind(), &self.user) {
             (ErrorKind::NotFound | ErrorKind::NotADirectory, _) => State::Missing,
             (ErrorKind::PermissionDenied, Some((_, user))) => {
                 State::Unreadable(format!("user '{}' may not read it", user.as_str()))
+            }
+            _ if is_loop(&error) => {
+                State::Unreadable("its path leads through links of /proc, or through too many links".to_owned())
             }
             _ => State::Unreadable(error.to_string()),
         })
@@ -132,6 +149,10 @@ impl Watched {
     fn check(&mut self, now_secs: i64, budget: &mut u64, bounds: &Bounds) -> Option<Change> {
         let (state, stamp) = self.look(budget, bounds)?;
         self.stamp = stamp.filter(|stamp| now_secs.saturating_sub(stamp.changed_at()) >= SETTLED_SECS);
+        self.become_known(state)
+    }
+
+    fn become_known(&mut self, state: State) -> Option<Change> {
         let is_right = state == State::Right;
         let was_right = self.state.replace(state.clone()).is_none_or(|before| before == State::Right);
         (is_right != was_right).then(|| Change { file: self.file.clone(), state })
@@ -139,15 +160,12 @@ impl Watched {
 
     /// None: as before, or to be read another time.
     fn look(&self, budget: &mut u64, bounds: &Bounds) -> Option<(State, Option<Stamp>)> {
-        let path = Path::new(self.path());
-        if !bounds.allow(path) {
-            return Some((State::Outside, None));
-        }
-        let metadata = match bounds.look(|| std::fs::metadata(path)) {
-            Ok(metadata) => metadata,
+        let found = match bounds.find(Path::new(self.path())) {
+            Ok(found) => found,
             Err(state) => return Some((state, None)),
         };
-        let stamp = Stamp::of(&metadata);
+        let metadata = found.metadata();
+        let stamp = Stamp::of(metadata);
         if self.stamp == Some(stamp) {
             return None;
         }
@@ -158,7 +176,7 @@ impl Watched {
             return Some((State::TooLarge, Some(stamp)));
         }
         *budget = budget.checked_sub(metadata.len())?;
-        Some(match md5_of(path, bounds) {
+        Some(match md5_of(&found, bounds) {
             Ok((Some(md5), stamp)) if md5.eq_ignore_ascii_case(self.file.md5.trim()) => (State::Right, Some(stamp)),
             Ok((Some(_), stamp)) => (State::Differs, Some(stamp)),
             Ok((None, stamp)) => (State::TooLarge, Some(stamp)),
@@ -173,13 +191,19 @@ pub(super) fn check(files: &mut [Watched], now_secs: i64, bounds: &Bounds) -> Ve
     files.iter_mut().filter_map(|file| file.check(now_secs, &mut budget, bounds)).collect()
 }
 
+/// Says of all files why they cannot be looked at.
+pub(super) fn give_up(files: &mut [Watched], reason: &str) -> Vec<Change> {
+    let unreadable = |file: &mut Watched| {
+        file.stamp = None;
+        file.become_known(State::Unreadable(reason.to_owned()))
+    };
+    files.iter_mut().filter_map(unreadable).collect()
+}
+
 /// None: it has grown too large since it was looked at.
-fn md5_of(path: &Path, bounds: &Bounds) -> Result<(Option<String>, Stamp), State> {
-    let (file, metadata) = bounds.look(|| open_regular(path))?;
+fn md5_of(found: &Found, bounds: &Bounds) -> Result<(Option<String>, Stamp), State> {
+    let (file, metadata) = bounds.look(|| found.open())?;
     let unreadable = |error: io::Error| State::Unreadable(error.to_string());
-    if !bounds.allow_opened(&file).map_err(unreadable)? {
-        return Err(State::Outside);
-    }
     let mut file = file.take(FILE_BYTES_MAX + 1);
     let (mut hasher, mut buffer, mut bytes) = (Md5::new(), vec![0; BUFFER_BYTES], 0);
     loop {
@@ -287,7 +311,7 @@ mod tests {
     #[test]
     fn a_huge_file_is_not_read() {
         let mut world = World::new(MD5_OF_ONE);
-        File::create(world.path()).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
+        std::fs::File::create(world.path()).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
 
         assert_eq!(world.check(), [State::TooLarge]);
     }
@@ -342,14 +366,15 @@ mod tests {
             world.files = vec![Watched::new(ConfigFile { path, md5: MD5_OF_ONE.to_owned() })];
             told.extend(world.check());
         }
-        let opened = File::open(world.path()).unwrap();
+        let found = untrusted_path::find(&world.path()).unwrap();
 
         assert_eq!(told, [State::Outside, State::Outside, State::Outside]);
-        assert!(!world.bounds.allow_opened(&opened).unwrap(), "a link that was changed after the look");
+        assert!(!world.bounds.allow_found(&found).unwrap(), "a link that was changed after the look");
     }
 
     #[tokio::test]
     async fn a_file_that_the_user_may_not_read_is_neither_hashed_nor_found() {
+        use std::os::fd::AsRawFd;
         use std::os::unix::fs::PermissionsExt;
         if !rustix::process::geteuid().is_root() {
             return proctor_testkit::skip("only root reads files as other users");
@@ -357,14 +382,15 @@ mod tests {
         let (mut world, tasks) = (World::new(MD5_OF_ONE), proctor_runtime::Tasks::default());
         let state = tempfile::tempdir().unwrap();
         let options = proctor_host::Options::new(state.path());
-        let host = Host::new(options, &tasks).unwrap();
+        let host = proctor_host::Host::new(options, &tasks).unwrap();
+        let bounds_of = |user: &str| Bounds::default().of_user(host.user(user).unwrap(), user.parse().unwrap());
         let set_mode = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
         let of = |path: &Path| {
             let path = path.to_str().unwrap().parse().unwrap();
             vec![Watched::new(ConfigFile { path, md5: MD5_OF_ONE.to_owned() })]
         };
         let denied = || vec![State::Unreadable("user 'nobody' may not read it".to_owned())];
-        world.bounds = Bounds::default().of_user(host.clone(), "nobody".parse().unwrap());
+        world.bounds = bounds_of("nobody").unwrap();
         set_mode(world.dir.path(), 0o755);
 
         set_mode(&world.path(), 0o600);
@@ -376,9 +402,17 @@ mod tests {
             world.files = of(&path);
             assert_eq!(world.check(), denied(), "whether it is there is not told either");
         }
-        world.bounds = Bounds::default().of_user(host, "root".parse().unwrap());
+        let directory = std::fs::File::open(world.dir.path()).unwrap();
+        let past = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join("app.conf");
+        assert!(past.exists());
+        world.files = of(&past);
+        assert_eq!(world.check().len(), 1, "a link of /proc leads past the directory");
+        world.bounds = bounds_of("root").unwrap();
         world.files = of(&world.path());
         assert_eq!(world.check(), []);
+        let unprivileged = host.user("nobody").unwrap().run(|| bounds_of("root")).unwrap();
+        let reason = "the agent runs as nobody and cannot check configuration files as user 'root'";
+        assert_eq!(unprivileged.unwrap_err(), reason);
         tasks.end(std::time::Duration::from_secs(10)).await;
     }
 

@@ -44,3 +44,42 @@ async fn a_mount_that_hangs_holds_up_no_process_whose_paths_lie_elsewhere() {
     }
     drop(hung);
 }
+
+#[tokio::test]
+async fn configuration_files_on_a_mount_that_hangs_hold_up_no_check_of_others() {
+    let mut stage = Stage::new().await;
+    let hung_dir = stage.path("hung");
+    let Some(hung) = HungFileSystem::mount(hung_dir.clone()).await else { return skip("FUSE cannot be mounted") };
+    let wrong = stage.path("wrong.conf");
+    std::fs::write(&wrong, "other").unwrap();
+    let with_config = |stage: &Stage, name: &str, path: &std::path::Path| {
+        let pid_path = stage.path(&format!("{name}.pid")).to_str().unwrap().to_owned();
+        let path = path.to_str().unwrap().parse().unwrap();
+        stage.spec(|spec| {
+            spec.identity.proc_name = "sleep".parse().unwrap();
+            let line = format!("sleep 1000 > /dev/null 2>&1 & echo $! | tee {pid_path} >> pids");
+            spec.control.start = Some(line.parse().unwrap());
+            spec.identity.pid_path = pid_path.parse().unwrap();
+            spec.policy.start_check = 0.try_into().unwrap();
+            spec.configmap = vec![proctor_model::ConfigFile { path, md5: "0".repeat(32) }];
+        })
+    };
+    for number in 0..HUNG {
+        let name = format!("hung{number}");
+        let spec = with_config(&stage, &name, &hung_dir.join(format!("{number}.conf")));
+        let start = stage.operate(number, &name, OperationKind::Start, &spec).await;
+        let started = stage.outcome(start).await;
+        assert_eq!(started.code, Code::Success, "{started:?}");
+    }
+
+    let spec = with_config(&stage, "beside", &wrong);
+    let start = stage.operate(HUNG, "beside", OperationKind::Start, &spec).await;
+    let started = stage.outcome(start).await;
+    assert_eq!(started.code, Code::Success, "{started:?}");
+    let is_told = |told: &Told| told.kind == EventKind::ConfigChanged && told.process == Some(key("beside"));
+    while !stage.events.iter().any(is_told) {
+        stage.hear().await;
+    }
+
+    drop(hung);
+}

@@ -434,3 +434,35 @@ async fn a_process_that_is_forgotten_in_the_turn_of_its_adoption_is_not_watched(
     running.kill().unwrap();
     running.wait().unwrap();
 }
+
+#[tokio::test]
+async fn what_a_list_of_everything_lacks_is_released_and_lives() {
+    let mut stage = Stage::new().await;
+    let (running, other, several) = (sleeper(&stage, |_| {}), stage.spec(|_| {}), two_sleepers(&stage, |_| {}));
+    let start = stage.operate(0, "p", OperationKind::Start, &running).await;
+    assert_eq!(stage.outcome(start).await.code, Code::Success);
+    stage.assign("q", &other).await;
+    stage.assign("several", &several).await;
+    let disk = rusqlite::Connection::open(stage.path("ledger.db")).unwrap();
+    disk.busy_timeout(PATIENCE).unwrap();
+    let names = || -> Vec<String> {
+        let mut statement = disk.prepare("SELECT name FROM process ORDER BY name").unwrap();
+        statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    eventually("all are in the ledger", || names().len() == 4).await;
+    let list = |offset: u32, names: &[&str], is_last| {
+        let processes = names.iter().map(|name| key(name)).collect();
+        FromServer::Registered(proctor_wire::RegisteredPart { offset, processes, pools: Vec::new(), is_last })
+    };
+
+    // The first list has a gap, and counts for nothing.
+    stage.say(list(1, &[], true)).await;
+    stage.say(list(0, &["q"], false)).await;
+    stage.say(list(1, &["several"], true)).await;
+    eventually("one is gone", || names().len() == 3).await;
+    assert!(!names().contains(&"p".to_owned()), "{:?}", names());
+    assert!(!is_gone(numbers(&stage.path("pids"))[0]), "it is nobody's, and lives");
+
+    stage.say(list(0, &[], true)).await;
+    eventually("nothing is registered", || names().is_empty()).await;
+}

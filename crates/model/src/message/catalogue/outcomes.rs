@@ -104,6 +104,10 @@ super::catalogue! { Agent:
     leftovers_not_ended(reason: text) =
         "what an earlier life left behind could not be ended: {reason}" |
         "无法结束之前运行遗留的进程：{reason}";
+    reason_of_instance(number: text, reason: message) = "instance {number}: {reason}" | "实例 {number}：{reason}";
+    registration_waits() =
+        "a registration elsewhere waits for the end of what is under way" |
+        "另一处的注册正在等待当前操作结束";
     with_note(message: message, note: message) = "{message} ({note})" | "{message}（{note}）";
     not_started(reason: message) = "not started: {reason}" | "未启动：{reason}";
     not_running_but(operation: text, reason: message) =
@@ -123,9 +127,37 @@ super::catalogue! { Agent:
         "this agent does not understand the operation: {reason}" |
         "该 Agent 不支持此操作：{reason}";
 
+    // Why the owner of the host does not allow it.
+    refused_by_policy(file: text, line: message, problem: message) =
+        "refused by the host's policy {file}, {line}: {problem}" |
+        "被主机策略 {file} 拒绝，{line}：{problem}";
+    policy_line(list: text) = "line `{list}`" | "`{list}` 行";
+    policy_line_of_rule(list: text, number: text) = "line `{list}` of rule {number}" | "规则 {number} 的 `{list}` 行";
+    policy_without_operation(operation: text) = "operation '{operation}' is not allowed" | "不允许操作 '{operation}'";
+    policy_without_user(user: text) = "user '{user}' is not allowed" | "不允许用户 '{user}'";
+    policy_without_logs() = "reading logs is not allowed" | "不允许读取日志";
+    policy_says_nothing_of_logs() =
+        "operations are restricted, and `logs = true` is not set" |
+        "操作受限，且未设置 `logs = true`";
+    path_problem(field: text, path: text, problem: message) = "{field} '{path}' {problem}" | "{field} '{path}' {problem}";
+    path_outside() = "is outside the allowed paths" | "不在允许的路径内";
+    path_leads_outside(real: text) = "leads to '{real}', outside the allowed paths" | "指向 '{real}'，不在允许的路径内";
+    path_is_a_link_to_nothing() = "is a link to nothing" | "是指向不存在目标的链接";
+    path_not_resolved(error: text) = "cannot be resolved: {error}" | "无法解析：{error}";
+    path_leads_nowhere() = "cannot be resolved" | "无法解析";
+    path_without_answer(name: text) =
+        "the {name} cannot be resolved: the file system does not answer" |
+        "{name} 无法解析：文件系统没有响应";
+    pid_path_in_use(process: text, path: text) =
+        "process {process} of this host is managed, or being operated, with the same pid_path {path}: stop or release it first" |
+        "该主机上的进程 {process} 使用相同的 pid_path {path}，正被托管或操作：请先停止或取消托管";
+
     // Why it is not there.
     no_pid_file(path: text) = "no pid file {path}" | "没有 pid 文件 {path}";
     pid_file_is_a_link(path: text) = "pid file {path} is a symbolic link" | "pid 文件 {path} 是符号链接";
+    pid_file_behind_links(path: text) =
+        "pid file {path} is not read: its path leads through links of /proc, or through too many links" |
+        "未读取 pid 文件 {path}：其路径经过 /proc 的链接或过多链接";
     pid_file_not_regular(path: text, kind: text) = "pid file {path} is a {kind}, not a regular file" | "pid 文件 {path} 是 {kind}，不是普通文件";
     pid_file_not_readable(path: text) =
         "pid file {path} is not readable for the process's user" |

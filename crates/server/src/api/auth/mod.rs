@@ -22,6 +22,7 @@ use super::ApiState;
 use super::error::{ApiError, Problem};
 use super::family::Family;
 use crate::control::{Caller, Origin, PresentedCredentials};
+use crate::shares::account_of;
 
 pub use gateway::GatewayKey;
 pub(super) use plain::{FIELDS, Plain};
@@ -199,10 +200,11 @@ pub(crate) async fn authenticate<T>(
             ApiError::new(Problem::UserUnverified, format!("the name of the user {}", error.problem))
         })?;
     }
-    // An app and a user of the same name have a rate each.
-    let payer = if app.is_empty() { Subject::User(user.clone()) } else { Subject::App(app.clone()) };
-    let taken = state.border.rates.take(&payer.to_string(), std::time::Instant::now());
-    taken.map_err(|wait| ApiError::too_often(&payer, wait))?;
+    let taken = state.border.rates.take(&account_of(&app, &user), std::time::Instant::now());
+    taken.map_err(|wait| {
+        let payer = if app.is_empty() { Subject::User(user.clone()) } else { Subject::App(app.clone()) };
+        ApiError::too_often(&payer, wait)
+    })?;
     let permissions = state.control.permissions(&subjects).await?;
     let caller = Caller { app, user, subjects, proof, permissions, origin };
     let admitted = admit(&caller)?;

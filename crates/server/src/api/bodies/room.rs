@@ -1,11 +1,12 @@
 //! Room in memory for large bodies, and for what is built of them: who gets it, and who gives way.
 //!
 //! Promised: a pool never gives out more than its total, nor more than a part to one payer (an app, whichever users it
-//! calls for, or an address), nor more than a part of that to one sender; nor has a payer more than a part of those that
-//! wait. Who waits in vain is told to come again; a body that arrives slowly gives way to who waits, and only where that
-//! helps: of the sender or the payer whose own part is used up. Absent: reading anything.
+//! calls for, or an address), nor more than a part of that to one sender; nor has either more than a part of those that
+//! wait (`shares`). Who waits in vain is told to come again; a body that arrives slowly gives way to who waits, and only where that
+//! helps: of the sender or the payer whose own part is used up. Administrators who find no room get some of a reserve
+//! beyond the total, one of the largest at a time. Absent: reading anything.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,10 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{BodySender, BodyTimeouts};
 use crate::api::error::ApiError;
-use crate::api::limits::payer_of;
+use crate::shares::{Full, Held, Shares, payer_of};
 
 /// Large bodies that wait for room; each holds no more than a small one meanwhile.
-pub(super) const WAITING_MAX: usize = 64;
+pub(super) const WAITING_MAX: u64 = 64;
 /// While others wait, a large body must come at this rate.
 const RATE_MIN: u64 = 1024 * 1024;
 /// How often those who wait look for one that is too slow.
@@ -38,39 +39,31 @@ pub(in crate::api) struct Pool {
 /// How much of a pool is whose.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parts {
-    /// Of all together, in bytes.
-    pub(super) total: u64,
-    /// Of one app or address.
-    pub(super) of_payer: u64,
-    /// Of one app and user.
-    pub(super) each: u64,
-    /// Bodies of one app or address that wait.
-    pub(super) waiting: usize,
-}
-
-/// Whose part is used up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Full {
-    Sender,
-    Payer,
-    Pool,
+    /// In bytes.
+    pub(super) room: Shares,
+    /// For administrators, beyond that.
+    pub(super) reserve: u64,
+    /// Bodies that wait.
+    pub(super) waiting: Shares,
+    /// Of administrators, beyond those.
+    pub(super) waiting_reserve: u64,
 }
 
 #[derive(Debug, Default)]
 pub(in crate::api) struct PoolState {
-    pub(super) used: u64,
-    by_payer: HashMap<String, u64>,
-    by_sender: HashMap<String, u64>,
+    pub(super) used: Held,
+    /// Of the reserve, which counts nowhere else.
+    pub(super) reserved: Held,
     holders: BTreeMap<u64, Arc<Holder>>,
     next: u64,
-    pub(super) waiting: usize,
-    pub(super) waiting_of: HashMap<String, usize>,
+    pub(super) waiting: Held,
 }
 
 #[derive(Debug)]
 pub(in crate::api) struct Holder {
     sender: String,
     bytes: u64,
+    is_reserved: bool,
     since: Instant,
     pub(super) received: AtomicU64,
     /// 1 once nothing more is expected: then it is work, not a slow sender, that holds the room.
@@ -97,18 +90,18 @@ impl Pool {
     }
 
     pub(super) async fn take(self: &Arc<Self>, sender: &BodySender, bytes: u64) -> Result<Reservation, ApiError> {
-        let (BodySender::Stranger(name) | BodySender::Caller(name)) = sender;
         let deadline = Instant::now() + self.patience.room;
         let mut waiting = None;
         loop {
             let changed = self.changed.notified();
-            if let Some(room) = self.try_take(name, bytes) {
+            let reserved = || sender.is_administrator().then(|| self.try_take_reserved(sender.name(), bytes)).flatten();
+            if let Some(room) = self.try_take(sender.name(), bytes).or_else(reserved) {
                 return Ok(room);
             }
             if waiting.is_none() {
-                waiting = Some(Waiting::enter(self, payer_of(name))?);
+                waiting = Some(Waiting::enter(self, sender)?);
             }
-            self.make_room(name, bytes);
+            self.make_room(sender, bytes);
             if Instant::now() >= deadline {
                 return Err(no_room());
             }
@@ -118,50 +111,55 @@ impl Pool {
 
     pub(super) fn try_take(self: &Arc<Self>, sender: &str, bytes: u64) -> Option<Reservation> {
         let mut state = self.state.lock();
-        if self.full(&state, sender, bytes).is_some() {
+        if state.used.full(sender, bytes, self.parts.room).is_some() {
             return None;
         }
-        state.used += bytes;
-        *state.by_payer.entry(payer_of(sender).to_owned()).or_default() += bytes;
-        *state.by_sender.entry(sender.to_owned()).or_default() += bytes;
+        state.used.add(sender, bytes);
+        Some(self.reservation(&mut state, sender, bytes, false))
+    }
+
+    fn try_take_reserved(self: &Arc<Self>, sender: &str, bytes: u64) -> Option<Reservation> {
+        let mut state = self.state.lock();
+        if state.reserved.total() + bytes > self.parts.reserve {
+            return None;
+        }
+        state.reserved.add(sender, bytes);
+        Some(self.reservation(&mut state, sender, bytes, true))
+    }
+
+    fn reservation(
+        self: &Arc<Self>,
+        state: &mut PoolState,
+        sender: &str,
+        bytes: u64,
+        is_reserved: bool,
+    ) -> Reservation {
         let id = state.next;
         state.next += 1;
         let holder = Arc::new(Holder {
             sender: sender.to_owned(),
             bytes,
+            is_reserved,
             since: Instant::now(),
             received: AtomicU64::new(0),
             is_whole: AtomicU64::new(0),
             gives_way: CancellationToken::new(),
         });
         state.holders.insert(id, holder.clone());
-        Some(Reservation { pool: self.clone(), id, holder })
-    }
-
-    /// Whose part has no room for so much more of this sender.
-    fn full(&self, state: &PoolState, sender: &str, bytes: u64) -> Option<Full> {
-        let used = |by_key: &HashMap<String, u64>, key: &str| by_key.get(key).copied().unwrap_or(0);
-        let Parts { total, of_payer, each, .. } = self.parts;
-        if used(&state.by_sender, sender) + bytes > each {
-            Some(Full::Sender)
-        } else if used(&state.by_payer, payer_of(sender)) + bytes > of_payer {
-            Some(Full::Payer)
-        } else if state.used + bytes > total {
-            Some(Full::Pool)
-        } else {
-            None
-        }
+        Reservation { pool: self.clone(), id, holder }
     }
 
     /// The slowest gives way, of those that are in the way.
-    fn make_room(&self, sender: &str, bytes: u64) {
+    fn make_room(&self, sender: &BodySender, bytes: u64) {
         let now = Instant::now();
         let state = self.state.lock();
-        let Some(full) = self.full(&state, sender, bytes) else { return };
+        let name = sender.name();
+        let Some(full) = state.used.full(name, bytes, self.parts.room) else { return };
         let is_in_the_way = |holder: &&Arc<Holder>| match full {
-            Full::Sender => holder.sender == sender,
-            Full::Payer => payer_of(&holder.sender) == payer_of(sender),
-            Full::Pool => true,
+            _ if holder.is_reserved => sender.is_administrator(),
+            Full::Account(_) => holder.sender == name,
+            Full::Payer(_) => payer_of(&holder.sender) == payer_of(name),
+            Full::All(_) => true,
         };
         let slow = state.holders.values().filter(is_in_the_way);
         let slow = slow.filter_map(|holder| Some((holder.slow_rate(now, self.patience.start)?, holder)));
@@ -188,52 +186,37 @@ pub(in crate::api) struct Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let Holder { sender, bytes, .. } = &*self.holder;
+        let Holder { sender, bytes, is_reserved, .. } = &*self.holder;
         let state = &mut *self.pool.state.lock();
         state.holders.remove(&self.id);
-        state.used -= bytes;
-        give_back(&mut state.by_sender, sender, *bytes);
-        give_back(&mut state.by_payer, payer_of(sender), *bytes);
+        let held = if *is_reserved { &mut state.reserved } else { &mut state.used };
+        held.remove(sender, *bytes);
         self.pool.changed.notify_waiters();
-    }
-}
-
-fn give_back(by_key: &mut HashMap<String, u64>, key: &str, bytes: u64) {
-    if let Some(own) = by_key.get_mut(key) {
-        *own -= bytes;
-        if *own == 0 {
-            by_key.remove(key);
-        }
     }
 }
 
 struct Waiting<'a> {
     pool: &'a Pool,
-    payer: &'a str,
+    sender: &'a str,
 }
 
 impl<'a> Waiting<'a> {
-    fn enter(pool: &'a Pool, payer: &'a str) -> Result<Self, ApiError> {
+    fn enter(pool: &'a Pool, sender: &'a BodySender) -> Result<Self, ApiError> {
+        let Parts { waiting: mut shares, waiting_reserve, .. } = pool.parts;
+        if sender.is_administrator() {
+            shares = Shares::new(shares.total + waiting_reserve, shares.of_payer + waiting_reserve);
+        }
         let mut state = pool.state.lock();
-        let own = state.waiting_of.get(payer).copied().unwrap_or(0);
-        if own >= pool.parts.waiting || state.waiting >= WAITING_MAX {
+        if state.waiting.full(sender.name(), 1, shares).is_some() {
             return Err(no_room());
         }
-        state.waiting += 1;
-        state.waiting_of.insert(payer.to_owned(), own + 1);
-        Ok(Self { pool, payer })
+        state.waiting.add(sender.name(), 1);
+        Ok(Self { pool, sender: sender.name() })
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut state = self.pool.state.lock();
-        state.waiting -= 1;
-        if let Some(own) = state.waiting_of.get_mut(self.payer) {
-            *own -= 1;
-            if *own == 0 {
-                state.waiting_of.remove(self.payer);
-            }
-        }
+        self.pool.state.lock().waiting.remove(self.sender, 1);
     }
 }

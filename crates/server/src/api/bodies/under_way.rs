@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::limits::payer_of;
+use crate::shares::payer_of;
 
 #[derive(Debug)]
 pub(super) struct UnderWay {

@@ -30,7 +30,7 @@ impl<'a> Agents<'a> {
     pub(super) fn of(seen: &Visible<'a>, control: &Control, now: i64) -> Self {
         let mut agents = Self { now, ..Self::default() };
         for host in seen.hosts().filter(|host| host.online && is_watched(host, now)) {
-            let ConnectionInfo { clock_ahead_ms, certificate_expires_at } = control.meeting(&host.site.agent);
+            let ConnectionInfo { clock_ahead_ms, certificate_expires_at } = control.connection_info(&host.site.agent);
             let clock_off = clock_ahead_ms.filter(|ahead| ahead.unsigned_abs() > CLOCK_OFF_MS);
             agents.clocks_off.extend(clock_off.map(|ahead| (host, ahead)));
             let ending = certificate_expires_at.filter(|at| *at < now + CERTIFICATE_SECS);

@@ -16,7 +16,7 @@ use crate::ServerError;
 use crate::api::auth::{Credentials, SessionProof};
 use crate::api::bodies::{BodySender, Reservation};
 use crate::api::connections::{Connection, NotWorking};
-use crate::api::limits::{CallTurn, key_of};
+use crate::api::limits::CallTurn;
 use crate::api::request::{admitted, origin_of};
 use crate::control::{AuditAction, Caller, Control, ControlError};
 
@@ -61,7 +61,7 @@ impl FromRequestParts<ApiState> for Authenticated {
                 parts.extensions.insert(Rightless { who: who.clone(), class, needs });
             }
         }
-        parts.extensions.insert(BodyOf(BodySender::Caller(key_of(&who))));
+        parts.extensions.insert(BodyOf(BodySender::caller(&who)));
         let connection = parts.extensions.get::<Arc<Connection>>().cloned();
         let rooms = HeldRooms::default();
         parts.extensions.insert(rooms.clone());

@@ -68,7 +68,7 @@ pub(super) async fn show(
 }
 
 pub(super) fn view(record: HostRecord, control: &Control) -> HostView {
-    let ConnectionInfo { clock_ahead_ms, certificate_expires_at } = control.meeting(&record.agent);
+    let ConnectionInfo { clock_ahead_ms, certificate_expires_at } = control.connection_info(&record.agent);
     let link = control.round_trip(&record.agent).map(link_view);
     let is_returning = control.is_returning(&record.agent);
     let is_revoked = record.revoked_at.is_some();

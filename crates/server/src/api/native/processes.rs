@@ -5,7 +5,7 @@ use axum::extract::{Path, State};
 use proctor_api::{
     ProcessFilter, ProcessPage, ProcessQuery, ProcessSort, ProcessView, SEARCH_CHARS_MAX, ShowQuery, SortOrder, Trouble,
 };
-use proctor_model::{FieldError, Percent, Phase, ProcessKey};
+use proctor_model::{FieldError, Percent, Phase, Phrase, ProcessKey};
 use proctor_store::{ProcessCursor, ProcessOrder, ProcessRecord, ProcessSort as Sort, Rank};
 
 use super::body::{Params, page_limit};
@@ -173,6 +173,8 @@ fn brief(record: ProcessRecord) -> ProcessView {
         restarts: snapshot.restarts,
         version: snapshot.version,
         reason: snapshot.reason,
+        reason_id: snapshot.reason_phrase.as_ref().map(|phrase| phrase.id().to_owned()),
+        reason_args: snapshot.reason_phrase.as_ref().map(Phrase::args_json),
         lifetime: record.spec.policy.lifetime,
         health: snapshot.health,
         memory_bytes: snapshot.usage.memory_bytes,

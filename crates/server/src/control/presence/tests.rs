@@ -111,6 +111,57 @@ fn an_agent_out_of_reach_that_came_and_was_put_off_is_waited_for_too() {
 }
 
 #[test]
+fn an_agent_that_came_after_a_restart_and_was_put_off_is_waited_for_from_then_on() {
+    let presence = presence(&["busy", "lost"]);
+    let told = presence.grace_ends() + MOVING_GRACE;
+    presence.puts_off(&agent("busy"), told);
+
+    let late = presence.grace_ends() + Duration::from_secs(1);
+    presence.settle_away(late, |_| true);
+    presence.lose(vec![agent("busy"), agent("lost")]);
+    let lost: Vec<_> = presence.take_due().into_iter().map(|ended| ended.agent).collect();
+    assert_eq!(lost, [agent("lost")]);
+    assert!(presence.is_returning(&agent("busy"), late) && presence.is_moving(&agent("busy")));
+    presence.settle_away(told + MOVING_GRACE, |_| true);
+
+    let due = presence.take_due();
+    let content = due[0].event.as_ref().map(|event| &event.content);
+    assert_eq!(content, Some(&messages::agent_did_not_return(agent("busy"))));
+}
+
+#[test]
+fn while_agents_of_an_area_are_put_off_unknown_nobody_of_it_is_offline_for_a_while() {
+    let presence = presence(&["a", "b"]);
+    presence.came_through(&agent("a"), Some(3));
+    presence.came_through(&agent("b"), Some(4));
+    let (over, mut told) = (presence.grace_ends() + Duration::from_secs(1), Vec::new());
+    for second in 0..PUT_OFF_MAX.as_secs() + 60 {
+        let now = over + Duration::from_secs(second);
+        // Without end, as a relay that invents agents would have it.
+        presence.puts_off_unknown(3, now, now + Duration::from_secs(2));
+        presence.settle_away(now, |_| true);
+        presence.lose(vec![agent("b")]);
+        told.extend(presence.take_due().into_iter().filter(|ended| ended.event.is_some()).map(|e| (e.agent, second)));
+    }
+
+    assert_eq!(told, [(agent("b"), 0), (agent("a"), PUT_OFF_MAX.as_secs())]);
+}
+
+#[test]
+fn an_agent_that_was_put_off_unknown_is_offline_soon_after_the_last_one_should_be_back() {
+    let (presence, begun) = (presence(&[]), Instant::now());
+    presence.moves(&agent("a"), 7, 3, begun, true);
+    presence.puts_off_unknown(3, begun, begun + 2 * MOVING_GRACE);
+
+    presence.settle_away(begun + 2 * MOVING_GRACE, |_| true);
+    assert!(presence.take_due().is_empty());
+    presence.settle_away(begun + 2 * MOVING_GRACE + COMING_BACK + Duration::from_secs(1), |_| true);
+
+    assert_eq!(told_of(&presence), [(7, true, false)]);
+    assert!(presence.state.lock().put_off.is_empty(), "nothing is kept of an area that is quiet");
+}
+
+#[test]
 fn when_nobody_comes_back_any_more_those_who_are_left_are_offline() {
     let (presence, begun) = (presence(&[]), Instant::now());
     presence.moves(&agent("last"), 7, 1, begun, true);

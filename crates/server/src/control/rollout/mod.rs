@@ -11,28 +11,27 @@ mod machine;
 mod open;
 mod permissions;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use proctor_model::{AgentId, Code, Message, OperationId, OperationKind, Outcome, Phase, ProcessKey, TaskId, messages};
 use proctor_runtime::clock;
 use proctor_store::{
-    FinishedTarget, Millis, OpenRollout, OpenTarget, ProcessQuery, ProcessRecord, Rollout, RolloutState, RolloutStep,
-    TaskView,
+    FinishedTarget, Millis, OpenRollout, OpenTarget, ProcessRecord, Rollout, RolloutState, RolloutStep, TaskView,
 };
 use tokio::sync::Notify;
 
-use super::budget::payer;
 use super::maintenance::{self, Sites};
 use super::{Control, Result};
+use crate::shares::account_of;
 use machine::{Ended, RolloutMachine, Step};
 use open::OpenCount;
 pub(super) use open::RolloutPermit;
 
 /// How often processes that should become healthy are looked at, and failed writes are tried again.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// Targets whose health is asked for at once: the answer has all of their processes on all of their hosts.
+/// Targets whose health is asked for at once.
 const SETTLING_ASKED_MAX: usize = 1000;
 /// An agent reports what a command did a moment before the outcome is written here.
 const REPORT_SLACK_SECS: i64 = 2;
@@ -196,7 +195,7 @@ impl Control {
             } else if let Some(task) = self.inner.store.task(id).await?
                 && left.rollout.state.is_under_way()
             {
-                let permit = self.inner.rollouts.open.take_up(payer(&task.app, &task.user), of_task.len());
+                let permit = self.inner.rollouts.open.take_up(account_of(&task.app, &task.user), of_task.len());
                 self.inner.rollouts.by_task.lock().insert(id, rebuilt(left, &task, of_task, permit));
             }
         }
@@ -370,23 +369,14 @@ impl Control {
         }
     }
 
-    /// Those of them that are well, by one question to the store.
+    /// Those of them that are well, by one question to the store about these processes and no others.
     async fn became_well<'a>(&self, waiting: &'a [Settling]) -> Result<impl Iterator<Item = &'a Settling> + use<'a>> {
-        let keys: BTreeSet<&ProcessKey> = waiting.iter().map(|it| &it.place.key).collect();
-        let query = ProcessQuery {
-            keys: Some(keys.into_iter().cloned().collect()),
-            agents: Some(waiting.iter().map(|it| it.place.agent.clone()).collect()),
-            is_uncounted: true,
-            ..ProcessQuery::default()
+        let places = waiting.iter().map(|it| (it.place.agent.clone(), it.place.key.clone())).collect();
+        let records = self.processes_at(places).await?;
+        let is_well = |(it, record): &(&Settling, Option<ProcessRecord>)| {
+            record.as_ref().is_some_and(|record| is_well(record, it.since))
         };
-        let (_, records) = self.all_processes(&query).await?;
-        let records: HashMap<_, _> =
-            records.into_iter().map(|record| ((record.agent.clone(), record.key.clone()), record)).collect();
-        let is_well = move |it: &&Settling| {
-            let record = records.get(&(it.place.agent.clone(), it.place.key.clone()));
-            record.is_some_and(|record| is_well(record, it.since))
-        };
-        Ok(waiting.iter().filter(is_well))
+        Ok(waiting.iter().zip(records).filter(is_well).map(|(it, _)| it))
     }
 }
 

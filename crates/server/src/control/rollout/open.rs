@@ -2,25 +2,24 @@
 //!
 //! Promised: a caller has at most [`OF_CALLER_MAX`] rolling tasks that are not over, all callers together
 //! [`TOTAL_MAX`], and administrators [`ADMIN_RESERVE`] more of either; one who has none gets one in any case. Their targets are bounded as well, for all but
-//! administrators, so that room for other operations is left (`open_room`). A caller is who pays for other calls (`budget`): an app
-//! cannot get more by naming users. What an earlier life of the server left open counts, and is never refused.
+//! administrators, so that room for other operations is left (`open_room`). A caller is who pays for other calls
+//! (`shares`): an app cannot get more by naming users, and one of these leaves some of it to the others. What an earlier
+//! life of the server left open counts, and is never refused.
 //! Absent: how long one may stay open; that is `ROLLOUT_MAX`.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use proctor_model::Subject;
 
 use super::super::{Caller, ControlError, Result};
+use crate::shares::{Full, Held, Shares};
 
 /// Each is looked at after every outcome, and holds its targets in memory until they are released.
-const OF_CALLER_MAX: usize = 32;
-const TOTAL_MAX: usize = 1024;
-const ADMIN_RESERVE: usize = 32;
+const OF_CALLER_MAX: u64 = 32;
+const TOTAL_MAX: u64 = 1024;
+const ADMIN_RESERVE: u64 = 32;
 /// Held or released: two and a half times what one task may name.
-const TARGETS_OF_CALLER_MAX: usize = 250_000;
-const TARGETS_MAX: usize = 500_000;
+const TARGETS: Shares = Shares { total: 500_000, of_payer: 250_000, each: 250_000 };
 
 /// The rolling tasks that are not over. Clones share one.
 #[derive(Clone, Debug, Default)]
@@ -28,69 +27,61 @@ pub(in crate::control) struct OpenCount(Arc<Mutex<Counts>>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    total: Count,
-    by_payer: HashMap<Subject, Count>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Count {
-    tasks: usize,
-    targets: usize,
+    tasks: Held,
+    targets: Held,
 }
 
 /// One open rolling task, given back when it is dropped.
 #[derive(Debug)]
 pub(in crate::control) struct RolloutPermit {
     count: OpenCount,
-    payer: Subject,
-    targets: usize,
+    account: String,
+    targets: u64,
 }
 
 impl OpenCount {
     pub(in crate::control) fn take(&self, caller: &Caller, targets: usize) -> Result<RolloutPermit> {
-        let (payer, is_admin) = (caller.payer(), caller.is_admin());
+        let (account, is_admin) = (caller.account(), caller.is_admin());
         let counts = &mut *self.0.lock();
-        let own = counts.by_payer.get(&payer).copied().unwrap_or_default();
         let reserve = if is_admin { ADMIN_RESERVE } else { 0 };
-        let limit = OF_CALLER_MAX + reserve;
-        if own.tasks >= limit {
-            return Err(ControlError::TooManyRollouts { limit, is_own: true });
-        }
+        let shares = Shares::new(TOTAL_MAX + reserve, OF_CALLER_MAX + reserve);
         // Administrators who hold the whole reserve must not keep another one from the first.
-        let is_first = is_admin && own.tasks == 0;
-        if counts.total.tasks >= TOTAL_MAX + reserve && !is_first {
-            return Err(ControlError::TooManyRollouts { limit: TOTAL_MAX, is_own: false });
+        let is_first = is_admin && counts.tasks.of_payer(&account) == 0;
+        match counts.tasks.full(&account, 1, shares) {
+            Some(Full::All(_)) if is_first => {}
+            Some(Full::All(_)) => return Err(too_many_rollouts(TOTAL_MAX, false)),
+            Some(Full::Account(limit) | Full::Payer(limit)) => return Err(too_many_rollouts(limit, true)),
+            None => {}
         }
-        for (count, limit, is_own) in [(own, TARGETS_OF_CALLER_MAX, true), (counts.total, TARGETS_MAX, false)] {
-            if !is_admin && count.targets + targets > limit {
-                return Err(ControlError::TooManyOpen { limit, is_own });
-            }
+        if let Some(full) = counts.targets.full(&account, targets as u64, TARGETS).filter(|_| !is_admin) {
+            let (limit, is_own) = full.limit();
+            return Err(ControlError::TooManyOpen { limit: usize::try_from(limit).unwrap_or(usize::MAX), is_own });
         }
-        Ok(self.counted(counts, payer, targets))
+        Ok(self.counted(counts, account, targets))
     }
 
     /// For one that is open already.
-    pub(super) fn take_up(&self, payer: Subject, targets: usize) -> RolloutPermit {
-        self.counted(&mut self.0.lock(), payer, targets)
+    pub(super) fn take_up(&self, account: String, targets: usize) -> RolloutPermit {
+        self.counted(&mut self.0.lock(), account, targets)
     }
 
-    fn counted(&self, counts: &mut Counts, payer: Subject, targets: usize) -> RolloutPermit {
-        for count in [&mut counts.total, counts.by_payer.entry(payer.clone()).or_default()] {
-            count.tasks += 1;
-            count.targets += targets;
-        }
-        RolloutPermit { count: self.clone(), payer, targets }
+    fn counted(&self, counts: &mut Counts, account: String, targets: usize) -> RolloutPermit {
+        let targets = targets as u64;
+        counts.tasks.add(&account, 1);
+        counts.targets.add(&account, targets);
+        RolloutPermit { count: self.clone(), account, targets }
     }
+}
+
+fn too_many_rollouts(limit: u64, is_own: bool) -> ControlError {
+    ControlError::TooManyRollouts { limit: usize::try_from(limit).unwrap_or(usize::MAX), is_own }
 }
 
 impl Drop for RolloutPermit {
     fn drop(&mut self) {
         let counts = &mut *self.count.0.lock();
-        for count in [Some(&mut counts.total), counts.by_payer.get_mut(&self.payer)].into_iter().flatten() {
-            count.tasks -= 1;
-            count.targets -= self.targets;
-        }
-        counts.by_payer.retain(|_, own| own.tasks > 0);
+        counts.tasks.remove(&self.account, 1);
+        counts.targets.remove(&self.account, self.targets);
     }
 }
 
@@ -106,9 +97,9 @@ mod tests {
         Caller { permissions: Arc::new(Permissions::default()), ..Caller::local(app) }
     }
 
-    fn limit_of(taken: Result<RolloutPermit>) -> Option<(usize, bool)> {
+    fn limit_of(taken: Result<RolloutPermit>) -> Option<(u64, bool)> {
         match taken {
-            Err(ControlError::TooManyRollouts { limit, is_own }) => Some((limit, is_own)),
+            Err(ControlError::TooManyRollouts { limit, is_own }) => Some((limit as u64, is_own)),
             Ok(_) | Err(_) => None,
         }
     }
@@ -124,18 +115,27 @@ mod tests {
         drop(held);
         assert!(open.take(&for_bob, 1).is_ok());
         let counts = open.0.lock();
-        assert_eq!((counts.total, counts.by_payer.len()), (Count::default(), 0));
+        assert!(counts.tasks.is_empty() && counts.targets.is_empty());
+    }
+
+    #[test]
+    fn one_user_of_an_app_leaves_some_of_its_rolling_tasks_to_the_others() {
+        let open = OpenCount::default();
+        let [ana, bob] = ["ana", "bob"].map(|user| Caller { user: user.to_owned(), ..caller("job") });
+        let _held: Vec<_> = (0..24).map(|_| open.take(&ana, 1).unwrap()).collect();
+
+        assert_eq!(limit_of(open.take(&ana, 1)), Some((24, true)));
+        assert!(open.take(&bob, 1).is_ok());
     }
 
     #[test]
     fn all_callers_share_a_total_beyond_which_administrators_have_a_reserve() {
         let open = OpenCount::default();
-        let _held: Vec<_> =
-            (0..TOTAL_MAX).map(|number| open.take_up(Subject::User(format!("user{number}")), 1)).collect();
+        let _held: Vec<_> = (0..TOTAL_MAX).map(|number| open.take_up(format!("\0user{number}"), 1)).collect();
 
         assert_eq!(limit_of(open.take(&caller("job"), 1)), Some((TOTAL_MAX, false)));
         let reserved: Vec<_> = (0..ADMIN_RESERVE).map(|_| open.take(&Caller::local("boss"), 1).unwrap()).collect();
-        assert_eq!(reserved.len(), ADMIN_RESERVE);
+        assert_eq!(reserved.len() as u64, ADMIN_RESERVE);
         assert_eq!(limit_of(open.take(&Caller::local("boss"), 1)), Some((TOTAL_MAX, false)));
         let _first = open.take(&Caller::local("other"), 1).expect("an administrator who has none gets one");
         assert_eq!(limit_of(open.take(&Caller::local("other"), 1)), Some((TOTAL_MAX, false)));
@@ -145,12 +145,13 @@ mod tests {
     fn the_targets_of_rolling_tasks_are_bounded_for_all_but_administrators() {
         let open = OpenCount::default();
         let is_full = |taken: Result<RolloutPermit>| matches!(taken, Err(ControlError::TooManyOpen { .. }));
-        let _first = open.take(&caller("job"), TARGETS_OF_CALLER_MAX).unwrap();
+        let [total, of_caller] = [TARGETS.total, TARGETS.of_payer].map(|limit| usize::try_from(limit).unwrap());
+        let _first = open.take(&caller("job"), of_caller).unwrap();
 
         assert!(is_full(open.take(&caller("job"), 1)));
-        let _second = open.take(&caller("other"), TARGETS_MAX - TARGETS_OF_CALLER_MAX).unwrap();
+        let _second = open.take(&caller("other"), total - of_caller).unwrap();
         assert!(is_full(open.take(&caller("third"), 1)));
-        assert!(open.take(&Caller::local("boss"), TARGETS_MAX).is_ok());
+        assert!(open.take(&Caller::local("boss"), total).is_ok());
     }
 
     #[test]

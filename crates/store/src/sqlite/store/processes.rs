@@ -7,6 +7,7 @@ use proctor_model::{AgentId, Namespace, Pool, PoolId, ProcessKey};
 use rusqlite::Connection;
 
 use crate::sqlite::column::SpecReader;
+use crate::sqlite::registrations::Since;
 use crate::sqlite::{SqliteStore, fleet, pools, processes, registrations};
 use crate::{
     Assignments, Fleet, Managed, Millis, Observation, PoolRecord, ProcessQuery, ProcessRecord, ProcessStore,
@@ -35,6 +36,10 @@ impl ProcessStore for SqliteStore {
         self.readers.run("read the processes", move |c| processes::list(c, &query)).await
     }
 
+    async fn processes_at(&self, places: Vec<(AgentId, ProcessKey)>) -> Result<Vec<Option<ProcessRecord>>> {
+        self.readers.run("read some processes", move |c| processes::at(c, &places)).await
+    }
+
     async fn fleet(&self, before: Option<Arc<Fleet>>) -> Result<Fleet> {
         self.readers.run("read the fleet", move |c| fleet::read(c, before.as_deref())).await
     }
@@ -48,8 +53,11 @@ impl ProcessStore for SqliteStore {
         let read = move |c: &Connection| {
             let mut specs = SpecReader::default();
             let of_agent = |(agent, since): (AgentId, u64)| {
+                let all_through = registrations::forgotten_since(c, &agent, since)?;
+                let registered = if all_through.is_some() { 0 } else { since };
+                let since = Since { registered, tombstones: since };
                 let processes = processes::assignments(c, &mut specs, &agent, since)?;
-                Ok(Assignments { processes, pools: pools::assignments(c, &agent, since)? })
+                Ok(Assignments { processes, pools: pools::assignments(c, &agent, since)?, all_through })
             };
             agents.into_iter().map(of_agent).collect()
         };
@@ -59,6 +67,11 @@ impl ProcessStore for SqliteStore {
     async fn observe(&self, agent: &AgentId, epoch: u64, observations: &[Observation]) -> Result<Vec<bool>> {
         let (agent, observations) = (agent.clone(), observations.to_vec());
         self.writer.run("keep observations", move |c| processes::observe(c, &agent, epoch, &observations)).await
+    }
+
+    async fn observations(&self, agent: &AgentId) -> Result<Vec<Observation>> {
+        let agent = agent.clone();
+        self.readers.run("read the observations of an agent", move |c| processes::observations(c, &agent)).await
     }
 
     async fn keep_managed(&self, managed: &[Managed]) -> Result<()> {

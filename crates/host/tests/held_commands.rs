@@ -12,8 +12,8 @@ use proctor_model::{CommandResult, Exit, Incarnation};
 use proctor_testkit::skip;
 use tokio::sync::oneshot;
 
-/// Both ends of the reins of one command.
-fn reins() -> (CommandHold, oneshot::Receiver<Incarnation>, CommandRelease, oneshot::Sender<()>) {
+/// Both ends of the hold of one command.
+fn hold() -> (CommandHold, oneshot::Receiver<Incarnation>, CommandRelease, oneshot::Sender<()>) {
     let (begun, is_begun) = oneshot::channel();
     let (let_go, held) = command_release();
     let (ask, end) = oneshot::channel();
@@ -24,8 +24,8 @@ fn reins() -> (CommandHold, oneshot::Receiver<Incarnation>, CommandRelease, ones
 async fn a_held_command_does_nothing_before_it_is_let_go() {
     let world = World::new();
     let (host, command) = (world.host.clone(), world.command("echo $$ > ran; exit 3"));
-    let (reins, is_begun, let_go, _ask) = reins();
-    let running = tokio::spawn(async move { host.run_held(command, reins).await });
+    let (hold, is_begun, let_go, _ask) = hold();
+    let running = tokio::spawn(async move { host.run_held(command, hold).await });
 
     let life = is_begun.await.unwrap();
     assert!(world.host.is_alive(&life) && !world.path("ran").exists());
@@ -46,8 +46,8 @@ async fn a_held_command_does_not_have_its_user_before_it_is_let_go() {
     let mut command = world.command("id -un");
     (command.user, command.directory) = ("nobody".to_owned(), "/".into());
     let host = world.host.clone();
-    let (reins, is_begun, let_go, _ask) = reins();
-    let running = tokio::spawn(async move { host.run_held(command, reins).await });
+    let (hold, is_begun, let_go, _ask) = hold();
+    let running = tokio::spawn(async move { host.run_held(command, hold).await });
 
     let life = is_begun.await.unwrap();
     let status = std::fs::read_to_string(format!("/proc/{}/status", life.pid)).unwrap();
@@ -63,8 +63,8 @@ async fn a_held_command_does_not_have_its_user_before_it_is_let_go() {
 async fn a_held_command_that_nobody_lets_go_never_runs_and_leaves_no_zombie() {
     let world = World::new();
     let (host, command) = (world.host.clone(), world.command("touch ran"));
-    let (reins, is_begun, let_go, _ask) = reins();
-    let running = tokio::spawn(async move { host.run_held(command, reins).await });
+    let (hold, is_begun, let_go, _ask) = hold();
+    let running = tokio::spawn(async move { host.run_held(command, hold).await });
     let life = is_begun.await.unwrap();
 
     drop(let_go);
@@ -80,10 +80,10 @@ async fn a_held_command_in_a_missing_directory_says_so() {
     let world = World::new();
     let mut command = world.command("true");
     command.directory = world.path("missing");
-    let (reins, _is_begun, let_go, _ask) = reins();
+    let (hold, _is_begun, let_go, _ask) = hold();
     let_go.proceed();
 
-    let end = world.host.run_held(command, reins).await;
+    let end = world.host.run_held(command, hold).await;
 
     assert!(not_run(&end).contains("does not exist"), "{end:?}");
 }
@@ -93,9 +93,9 @@ async fn a_command_that_is_no_longer_wanted_is_killed_with_its_tree() {
     let world = World::new();
     let (host, command) =
         (world.host.clone(), world.command("echo $$ > pids; sleep 1000 & echo $! >> pids; touch ready; wait"));
-    let (reins, _is_begun, let_go, ask) = reins();
+    let (hold, _is_begun, let_go, ask) = hold();
     let_go.proceed();
-    let running = tokio::spawn(async move { host.run_held(command, reins).await });
+    let running = tokio::spawn(async move { host.run_held(command, hold).await });
     eventually("it runs", || world.path("ready").exists()).await;
 
     ask.send(()).unwrap();
@@ -109,8 +109,8 @@ async fn a_command_that_is_no_longer_wanted_is_killed_with_its_tree() {
 async fn a_command_that_is_no_longer_wanted_before_its_exec_is_ended_too() {
     let world = World::new();
     let (host, command) = (world.host.clone(), world.command("touch ran"));
-    let (reins, is_begun, let_go, ask) = reins();
-    let running = tokio::spawn(async move { host.run_held(command, reins).await });
+    let (hold, is_begun, let_go, ask) = hold();
+    let running = tokio::spawn(async move { host.run_held(command, hold).await });
     let life = is_begun.await.unwrap();
     // Let go and not yet at its exec, as in a directory that hangs.
     let child = rustix::process::Pid::from_raw(life.pid).unwrap();
@@ -133,10 +133,10 @@ async fn a_command_of_an_agent_before_is_waited_for_and_ended_in_time() {
     let mut lives = Vec::new();
     for line in commands {
         let (host, command) = (world.host.clone(), world.command(line));
-        let (reins, is_begun, let_go, _ask) = reins();
+        let (hold, is_begun, let_go, _ask) = hold();
         let_go.proceed();
         // An agent that ends leaves its commands alone.
-        let running = tokio::spawn(async move { host.run_held(command, reins).await });
+        let running = tokio::spawn(async move { host.run_held(command, hold).await });
         lives.push(is_begun.await.unwrap());
         running.abort();
     }
@@ -145,7 +145,7 @@ async fn a_command_of_an_agent_before_is_waited_for_and_ended_in_time() {
     std::fs::write(world.path("go"), "").unwrap();
     ask.send(()).unwrap();
 
-    let leaf = Leaf::of("reins:before");
+    let leaf = Leaf::of("hold:before");
     let over = world.host.rejoin(&lives[0], &leaf, PATIENCE, oneshot::channel().1).await;
     let late = world.host.rejoin(&lives[1], &leaf, Duration::from_millis(10), oneshot::channel().1).await;
     let unwanted = world.host.rejoin(&lives[2], &leaf, PATIENCE, asked).await;
