@@ -4,6 +4,7 @@
 mod bench;
 mod burst;
 mod figures;
+mod fleet;
 mod idle;
 mod many;
 mod memory;
@@ -105,13 +106,21 @@ enum Which {
         #[arg(long, default_value_t = 200)]
         rate: u32,
     },
-    /// All of them, one after the other
+    /// Thousands of simulated agents: memory, idle CPU, operations on all beside NATS, a killed server
+    Fleet(fleet::Options),
+    /// The peers on NATS, in a process of their own
+    #[command(hide = true)]
+    NatsResponders(fleet::nats::Responders),
+    /// All of them, one after the other, without `fleet`
     All,
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    if let Which::NatsResponders(options) = arguments.which {
+        return fleet::nats::respond(options).await;
+    }
     // Workers that are left behind are ours to wait for. Any pid switches it on.
     set_child_subreaper(Some(Pid::INIT))?;
     let bench = Bench::new(arguments.peers, arguments.only)?;
@@ -150,6 +159,7 @@ async fn measure(bench: &Bench, which: Which) -> Result<Vec<Table>> {
         Which::Throughput { concurrency, seconds } => throughput::measure(concurrency, seconds).await,
         Which::Server { parts, rounds, seconds } => server::measure(&parts, rounds, seconds).await,
         Which::Backup { targets, rate } => server::backup::measure(targets, rate).await,
-        Which::All => Ok(Vec::new()),
+        Which::Fleet(options) => fleet::measure(bench, &options).await,
+        Which::NatsResponders(_) | Which::All => Ok(Vec::new()),
     }
 }

@@ -54,6 +54,13 @@ pub(crate) fn pss(pid: i32) -> Option<u64> {
     Some(kilobytes.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
 }
 
+/// Resident memory that is not of files, in bytes.
+pub(crate) fn anonymous(pid: i32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let kilobytes = text.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    Some(kilobytes.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
+}
+
 /// The load average of the last minute.
 pub(crate) fn load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();

@@ -56,7 +56,7 @@ pub(crate) async fn measure(parts: &[Part], rounds: usize, seconds: u64) -> Resu
 }
 
 /// Sends the body and reads the whole answer, which must be a success.
-async fn call(fleet: &Fleet, path: &str, body: Bytes) -> Result<(Duration, Bytes)> {
+pub(crate) async fn call(fleet: &Fleet, path: &str, body: Bytes) -> Result<(Duration, Bytes)> {
     let begun = Instant::now();
     let answer = fleet.request(path).body(body).send().await?;
     let status = answer.status();
