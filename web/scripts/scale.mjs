@@ -19,7 +19,9 @@ const IDLE_SECS = Number(process.env.IDLE_SECS ?? 60);
 const TARGET_MS = 200;
 const TARGET_SHARE = 0.005;
 const READY_MS = 15 * 60_000;
-const REPEATS = 5;
+const PAINTED_MS_MAX = 30_000;
+const FILTERS = 20;
+const SORTS = 10;
 const TICKS = Number(execFileSync("getconf", ["CLK_TCK"], { encoding: "utf8" }));
 
 /** Seconds of CPU that a process has used. */
@@ -35,17 +37,21 @@ async function share(pid, secs) {
   return (cpuOf(pid) - before) / ((performance.now() - start) / 1000);
 }
 
-const median = (values) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
+/** The value that a share of all values does not exceed. */
+const quantile = (values, part) =>
+  values.toSorted((a, b) => a - b)[Math.ceil(values.length * part) - 1] ?? Number.NaN;
 
 /** Milliseconds from an action in the page until what it asked for is painted. */
 async function timed(page, act, isThere) {
   // The policy of the page allows no eval, so the condition is part of the text.
-  const painted = page.evaluate(`new Promise((resolve) => {
+  const painted = page.evaluate(`new Promise((resolve, reject) => {
     window.scaleStart = undefined;
+    const began = performance.now();
     const look = () => {
       const isDone = window.scaleStart !== undefined && (${isThere});
       // The next frame has it on the screen.
       if (isDone) requestAnimationFrame(() => resolve(performance.now() - window.scaleStart));
+      else if (performance.now() - began > ${PAINTED_MS_MAX}) reject(new Error("it was not painted in time"));
       else requestAnimationFrame(look);
     };
     requestAnimationFrame(look);
@@ -70,21 +76,27 @@ function clocked(page, event, act) {
 const first = `document.querySelector(".table-body .table-row, .table-body [role=row]")?.textContent ?? ""`;
 const settled = `!document.querySelector(".table.is-outdated") && !document.querySelector(".skeleton")`;
 
-async function measureFilter(page, total) {
+/** A name that no filter before had, so that nothing of the answer is known already. */
+let names = 0;
+function freshName() {
+  names += 1;
+  return `p-${(names * 7 + 3) % PROCESSES}`;
+}
+
+const shows = (name) => `${settled} && new URLSearchParams(location.search).get("q") === "${name}"
+  && (${first}).includes("${name}")`;
+
+/** From the last character in the search until the rows are there; with or without Enter behind it. */
+async function measureFilter(page, total, hasEnter) {
   const times = [];
   const field = page.getByLabel("Search", { exact: true });
-  for (let turn = 0; turn < REPEATS; turn += 1) {
-    const name = `p-${(turn * 7 + 3) % PROCESSES}`;
-    await field.fill(name);
-    const condition = `${settled} && new URLSearchParams(location.search).get("q") === "${name}"
-      && (${first}).includes("${name}") && !document.querySelector(".page-title").textContent.includes("${total} rows")`;
-    times.push(
-      await timed(
-        page,
-        clocked(page, "keydown", () => field.press("Enter")),
-        condition,
-      ),
-    );
+  for (let turn = 0; turn < FILTERS; turn += 1) {
+    const name = freshName();
+    const type = async () => {
+      await field.fill(name);
+      if (hasEnter) await field.press("Enter");
+    };
+    times.push(await timed(page, clocked(page, "input", type), shows(name)));
     await field.fill("");
     await field.press("Enter");
     await page.getByText(`${total} rows`).waitFor();
@@ -92,20 +104,29 @@ async function measureFilter(page, total) {
   return times;
 }
 
+/** From the click on the head of a column until the rows are in its order, of what a filter leaves each time. */
 async function measureSort(page) {
   const times = [];
-  for (const name of ["CPU", "Process", "Memory", "Process"]) {
-    const header = page.getByRole("columnheader", { name }).getByRole("button");
-    const condition = `${settled}
-      && document.querySelector("[aria-sort=other]")?.textContent.includes("${name}")`;
-    times.push(
-      await timed(
-        page,
-        clocked(page, "click", () => header.click()),
-        condition,
-      ),
+  const field = page.getByLabel("Search", { exact: true });
+  for (let turn = 0; turn < SORTS; turn += 1) {
+    const name = freshName();
+    await timed(
+      page,
+      clocked(page, "input", () => field.fill(name)),
+      shows(name),
     );
+    for (const column of ["CPU", "Process"]) {
+      const header = page.getByRole("columnheader", { name: column }).getByRole("button");
+      const condition = `${settled}
+        && document.querySelector("[aria-sort=other]")?.textContent.includes("${column}")`;
+      const click = clocked(page, "click", () => header.click());
+      const took = await timed(page, click, condition);
+      // The order of names was there before, and is still known.
+      if (column !== "Process") times.push(took);
+    }
   }
+  await field.fill("");
+  await field.press("Enter");
   return times;
 }
 
@@ -176,12 +197,19 @@ const ports = [await freePort(), await freePort()];
 const url = `http://127.0.0.1:${ports[0]}`;
 const children = [];
 const results = [];
-const record = (what, value, target) => {
-  results.push([what, value, target]);
-  console.log(`${what}: ${value} (target ${target})`);
+const record = (what, value, target, isMet) => {
+  const verdict = isMet === undefined ? "–" : isMet ? "yes" : "NO";
+  results.push([what, value, target, verdict]);
+  console.log(`${what}: ${value} (target ${target}, met: ${verdict})`);
 };
-const ms = (values) =>
-  `median ${Math.round(median(values))} ms, longest ${Math.round(Math.max(...values))} ms`;
+const percent = (part) => `${(100 * part).toFixed(2)} %`;
+const round = (value) => Math.round(value);
+/** Times, and whether they keep within the target at the median and for 95 of 100. */
+const recordTimes = (what, values) => {
+  const [median, p95] = [quantile(values, 0.5), quantile(values, 0.95)];
+  const text = `median ${round(median)} ms, p95 ${round(p95)} ms, longest ${round(Math.max(...values))} ms`;
+  record(what, `${text} of ${values.length}`, `${TARGET_MS} ms`, p95 <= TARGET_MS);
+};
 
 try {
   const { child, secret } = await startServer(dir, ports[0], ports[1]);
@@ -209,19 +237,19 @@ try {
     (await call("GET", "/processes?count=true&limit=1")).total,
   );
   await page.getByText(`${shown} rows`).waitFor({ timeout: 60_000 });
-  record("filter", ms(await measureFilter(page, shown)), `${TARGET_MS} ms`);
-  record("sort", ms(await measureSort(page)), `${TARGET_MS} ms`);
+  recordTimes("filter, with Enter", await measureFilter(page, shown, true));
+  recordTimes("filter, by typing alone", await measureFilter(page, shown, false));
+  recordTimes("sort", await measureSort(page));
+  await page.getByText(`${shown} rows`).waitFor();
   const scroll = await measureScroll(page);
-  record("frame while scrolling", ms(scroll.frames), `${TARGET_MS} ms`);
-  record(
-    "view without a row while scrolling",
-    scroll.blank.length === 0 ? "never" : ms(scroll.blank),
-    `${TARGET_MS} ms`,
-  );
+  recordTimes("frame while scrolling", scroll.frames);
+  if (scroll.blank.length > 0) recordTimes("view without a row while scrolling", scroll.blank);
+  else record("view without a row while scrolling", "never", `${TARGET_MS} ms`, true);
   console.log(`scrolled ${Math.round(scroll.at / 32)} rows, ${scroll.rows} are loaded`);
   await close();
 
-  const quiet = await share(child.pid, IDLE_SECS);
+  // What the server does without a console drifts: it is measured before and after each page.
+  const quiet = [await share(child.pid, IDLE_SECS)];
   for (const path of ["/", "/processes", "/hosts", "/events"]) {
     const idle = await openBrowser();
     const open = await idle.context.newPage();
@@ -229,13 +257,18 @@ try {
     await open.goto(web.url + path);
     await open.locator("h1").first().waitFor();
     await pause(5000);
-    const cost = (await share(child.pid, IDLE_SECS)) - quiet;
-    record(`idle console on ${path}`, `${(100 * cost).toFixed(2)} % of a core`, `${100 * TARGET_SHARE} %`);
+    const busy = await share(child.pid, IDLE_SECS);
     await idle.close();
+    await pause(1000);
+    quiet.push(await share(child.pid, IDLE_SECS));
+    const cost = busy - (quiet.at(-1) + quiet.at(-2)) / 2;
+    const isMet = cost <= TARGET_SHARE;
+    record(`idle console on ${path}`, `${percent(cost)} of a core`, percent(TARGET_SHARE), isMet);
   }
-  record("server without a console", `${(100 * quiet).toFixed(2)} % of a core`, "–");
+  const range = `${percent(Math.min(...quiet))} to ${percent(Math.max(...quiet))}`;
+  record("server without a console", `${range} of a core`, "–");
   web.stop();
-  console.log("\n| what | measured | target |\n|---|---|---|");
+  console.log("\n| what | measured | target | met |\n|---|---|---|---|");
   for (const row of results) console.log(`| ${row.join(" | ")} |`);
 } finally {
   await closeBrowser();

@@ -15,7 +15,7 @@ export type HostFilter = {
 export async function fetchHosts(
   filter: HostFilter,
   after: string | null,
-  limit = pageLimit,
+  limit = pageLimit(after),
   signal?: AbortSignal,
 ): Promise<Page<Host>> {
   const query = { ...filter, after: after ?? undefined, limit };

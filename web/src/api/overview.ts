@@ -7,17 +7,22 @@ export type FleetMap = Schemas["FleetMap"];
 export type HostState = Schemas["HostState"];
 export type Histogram = Schemas["EventHistogram"];
 
-/** Asked for anew when the stream says that something happened; the interval is for what no event tells. */
+/**
+ * Sums over all processes, so an untouched page asks for them seldom, and for both at once. They are asked for anew when
+ * the stream says that something happened; the interval is for what no event tells.
+ */
+export const SUMS_EVERY_MS = 30_000;
+
 export const overviewQuery = queryOptions({
   queryKey: ["overview"],
   queryFn: ({ signal }) => data(api.GET("/api/v1/overview", { signal })),
-  refetchInterval: 15_000,
+  refetchInterval: SUMS_EVERY_MS,
 });
 
 export const fleetMapQuery = queryOptions({
   queryKey: ["overview-map"],
   queryFn: ({ signal }) => data(api.GET("/api/v1/overview/map", { signal })),
-  refetchInterval: 30_000,
+  refetchInterval: SUMS_EVERY_MS,
 });
 
 /** Types of events that are told over time. */

@@ -12,8 +12,10 @@ export type Page<Row> = { rows: Row[]; next: string | null; total?: number };
 type Cursor = string | null;
 type FetchPage<Row> = (after: Cursor, signal?: AbortSignal) => Promise<Page<Row>>;
 
-const PAGE_ROWS = 500;
-export const pageLimit = PAGE_ROWS;
+/** What is on the screen at first is asked for again and again, so it is no more than needed. */
+const FIRST_ROWS = 250;
+const FURTHER_ROWS = 500;
+export const pageLimit = (after: Cursor) => (after === null ? FIRST_ROWS : FURTHER_ROWS);
 
 /**
  * A list that the server hands out page by page. The pages that are on the screen are fetched again
@@ -54,20 +56,28 @@ export function usePaged<Row>(key: QueryKey, fetchPage: FetchPage<Row>, refreshM
     return () => clearInterval(timer);
   }, [refresh, refreshMs]);
 
+  const isComplete = query.isSuccess && !query.isPlaceholderData && !query.hasNextPage;
+  const isLoading = query.isLoading || (query.isPlaceholderData && rows.length === 0);
+  const { isFetchingNextPage: isFetchingMore, fetchNextPage } = query;
   return {
     rows,
+    /** What a table of these rows is given. */
+    table: {
+      rows,
+      isLoading,
+      /** The rows are those of the filter before. */
+      isOutdated: query.isPlaceholderData,
+      isFetchingMore,
+      onVisible,
+      onEnd: isComplete || isFetchingMore ? undefined : () => void fetchNextPage(),
+    },
     total: query.data?.pages[0]?.total,
     error: query.error,
-    isLoading: query.isLoading || (query.isPlaceholderData && rows.length === 0),
-    /** The rows are those of the filter before. */
-    isOutdated: query.isPlaceholderData,
-    isComplete: query.isSuccess && !query.isPlaceholderData && !query.hasNextPage,
-    isFetchingMore: query.isFetchingNextPage,
+    isLoading,
+    isComplete,
     updatedAt: query.dataUpdatedAt,
-    fetchMore: query.fetchNextPage,
     retry: query.refetch,
     refresh,
-    onVisible,
   };
 }
 

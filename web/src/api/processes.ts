@@ -36,6 +36,8 @@ export type ProcessFilter = {
   trouble?: Trouble;
   sort?: ProcessSort;
   full?: boolean;
+  /** Also count what matches; the sums over the fleet (`facetsQuery`) cost less where much does. */
+  count?: boolean;
 };
 
 /** The parts of `NAMESPACE/NAME`; a slash within a namespace is written `%2F`, and `%` is `%25`. */
@@ -52,10 +54,15 @@ export function joinProcess(namespace: string, name: string): string {
 export async function fetchProcesses(
   filter: ProcessFilter,
   after: string | null,
-  limit = pageLimit,
+  limit = pageLimit(after),
   signal?: AbortSignal,
 ): Promise<Page<Process>> {
-  const query = { ...filter, after: after ?? undefined, limit, count: after === null || undefined };
+  const query = {
+    ...filter,
+    after: after ?? undefined,
+    limit,
+    count: (filter.count && after === null) || undefined,
+  };
   const page = await data(api.GET("/api/v1/processes", { params: { query }, signal }));
   return { rows: page.processes, next: page.next ?? null, total: page.total ?? undefined };
 }
@@ -66,18 +73,18 @@ export type Facets = Schemas["Facets"];
 
 /** Each process once, with sums over its hosts. */
 export async function fetchGroups(
-  { sort: _, full: __, ...filter }: ProcessFilter,
+  { sort: _, full: __, count: ___, ...filter }: ProcessFilter,
   sort: GroupSort,
   after: string | null,
   signal?: AbortSignal,
 ): Promise<Page<ProcessGroup>> {
-  const query = { ...filter, sort, after: after ?? undefined, limit: pageLimit };
+  const query = { ...filter, sort, after: after ?? undefined, limit: pageLimit(after) };
   const page = await data(api.GET("/api/v1/processes/groups", { params: { query }, signal }));
   return { rows: page.groups, next: page.next ?? null, total: page.total };
 }
 
 /** How many of the matching processes have which value. */
-export const facetsQuery = ({ sort: _, full: __, ...filter }: ProcessFilter) =>
+export const facetsQuery = ({ sort: _, full: __, count: ___, ...filter }: ProcessFilter) =>
   queryOptions({
     queryKey: ["facets", filter],
     queryFn: ({ signal }) => data(api.GET("/api/v1/processes/facets", { params: { query: filter }, signal })),

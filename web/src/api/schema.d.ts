@@ -2481,8 +2481,12 @@ export interface components {
             presence_changed_at?: number;
             /** @description `NAMESPACE/NAME`. */
             process: string;
-            /** @description Why it does not run, where that is known. */
+            /** @description Why it does not run, where that is known, in English. */
             reason: string;
+            /** @description By the names of the entry: text, or an object with `id` and `args` of its own. */
+            reason_args?: Record<string, never> | null;
+            /** @description The entry of docs/messages.json that the reason is; absent where it is text alone. */
+            reason_id?: string | null;
             /**
              * Format: int64
              * @description This and what follows: only where the whole was asked for.
@@ -2811,8 +2815,10 @@ export interface components {
              * @description None when not running.
              */
             pid?: number | null;
-            /** @description Why it is not running, where that is known. */
+            /** @description Why it is not running, where that is known, in English. */
             reason: string;
+            /** @description The same as an entry of the catalogue of messages; absent where it is none, as from agents of earlier versions. */
+            reason_phrase?: Record<string, never> | null;
             /** Format: int64 */
             registered_at: number;
             /** Format: int64 */

@@ -35,7 +35,7 @@ export type TaskFilter = {
 export async function fetchTasks(
   filter: TaskFilter,
   after: string | null,
-  limit = pageLimit,
+  limit = pageLimit(after),
   signal?: AbortSignal,
 ): Promise<Page<Task>> {
   const query = { ...filter, after: after ?? undefined, limit };
@@ -65,7 +65,7 @@ export async function fetchTargets(
   id: string,
   state: TargetState | undefined,
   after: string | null,
-  limit = pageLimit,
+  limit = pageLimit(after),
   signal?: AbortSignal,
 ): Promise<Page<Target>> {
   const query = { state, output: false, after: after === null ? undefined : Number(after), limit };

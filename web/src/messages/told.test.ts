@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ofEvent, told } from "./told";
+import { ofEvent, ofReason, told } from "./told";
 import sentences from "./zh/sentences.json";
 
 const NOT_RUNNING = {
@@ -31,6 +31,16 @@ test("an event is told by its id, too", () => {
     message_args: { process: "web/nginx", pid: "7" },
   };
   expect(told(sentences, ofEvent(event))).toBe("进程 web/nginx（7）已结束");
+});
+
+test("a reason is told by its id, and that of an earlier agent as it is", () => {
+  const process = {
+    reason: "no pid file /run/a.pid",
+    reason_id: "no_pid_file",
+    reason_args: { path: "/run/a.pid" },
+  };
+  expect(told(sentences, ofReason(process))).toBe("没有 pid 文件 /run/a.pid");
+  expect(told(sentences, ofReason({ reason: "exit code 1" }))).toBe("exit code 1");
 });
 
 test("an argument is not looked into", () => {

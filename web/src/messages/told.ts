@@ -11,6 +11,13 @@ export const ofEvent = (event: Omit<Told, "message"> & { content: string }): Tol
   message: event.content,
 });
 
+/** Why a process does not run, which is called its reason. */
+export const ofReason = (process: {
+  reason: string;
+  reason_id?: string | null;
+  reason_args?: object | null;
+}): Told => ({ message: process.reason, message_id: process.reason_id, message_args: process.reason_args });
+
 /** By id; `{name}` stands for the argument of that name. */
 export type Sentences = Record<string, string>;
 

@@ -51,11 +51,18 @@ export function CopyButton({ text, label }: { text: string; label?: string }) {
   );
 }
 
+type TextProps = {
+  text: string;
+  shown?: string;
+  /** On further lines rather than cut off. */
+  isWrapped?: boolean;
+};
+
 /** An id or a path: in a monospace face, cut off where there is no room, with a button to copy it whole. */
-export function CopyText({ text, shown = text }: { text: string; shown?: string }) {
+export function CopyText({ text, shown = text, isWrapped }: TextProps) {
   return (
     <span className="copy-text">
-      <span className="mono truncate" title={text}>
+      <span className={isWrapped ? "mono is-wrapped" : "mono truncate"} title={isWrapped ? undefined : text}>
         {shown}
       </span>
       <CopyButton text={text} />

@@ -139,7 +139,13 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
         ))}
       </div>
       {props.isLoading && rows.length === 0 && <Skeleton lines={12} />}
-      {!props.isLoading && rows.length === 0 && props.empty}
+      {!props.isLoading && rows.length === 0 && (
+        <div role="rowgroup">
+          <div role="row">
+            <div role="cell">{props.empty}</div>
+          </div>
+        </div>
+      )}
       <div role="rowgroup" className="table-body" style={{ height: virtual.getTotalSize() }}>
         {items.map((item) => {
           const row = rows[item.index] as Row;

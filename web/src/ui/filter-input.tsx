@@ -2,7 +2,7 @@ import { Input } from "antd";
 import { useEffect, useId, useRef, useState } from "react";
 import { useUrlValue } from "./url-state";
 
-const SETTLE_MS = 150;
+const SETTLE_MS = 50;
 
 type Props = {
   name: string;

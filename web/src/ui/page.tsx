@@ -62,10 +62,16 @@ export function Panel({ title, extra, children }: { title: string; extra?: React
   );
 }
 
+type FactsProps = {
+  items: [string, ReactNode][];
+  /** On a phone, each has a line of its own. */
+  isWide?: boolean;
+};
+
 /** Names and values side by side. */
-export function Facts({ items }: { items: [string, ReactNode][] }) {
+export function Facts({ items, isWide }: FactsProps) {
   return (
-    <dl className="facts">
+    <dl className={isWide ? "facts is-wide" : "facts"}>
       {items.map(([name, value]) => (
         <div key={name}>
           <dt>{name}</dt>

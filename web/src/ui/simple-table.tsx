@@ -17,11 +17,16 @@ type Props<Row> = {
   rows: Row[];
   rowKey: (row: Row) => string;
   empty?: string;
+  /** What can be done with a row: in a last column of their own. */
+  actions?: (row: Row) => ReactNode;
 };
 
 /** A plain table for lists that are never long. */
-export function SimpleTable<Row>({ label, columns, rows, rowKey, empty }: Props<Row>) {
+export function SimpleTable<Row>({ label, columns: given, rows, rowKey, empty, actions }: Props<Row>) {
   if (rows.length === 0 && empty) return <Empty title={empty} />;
+  const columns = actions
+    ? [...given, { key: "actions", title: "", isNumber: true, isMinor: false, render: actions }]
+    : given;
   const className = (column: SimpleColumn<Row>) =>
     `${column.isNumber ? "right" : ""}${column.isMinor ? " is-minor" : ""}`.trim();
   return (

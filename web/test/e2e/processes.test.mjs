@@ -117,7 +117,7 @@ test("the log of a process is shown, followed, and told apart from one that cann
 
   await log.getByText("a line of its own in red").waitFor();
   await open("/processes/swarm/p-1?tab=log");
-  await page.getByText("too old to read logs").waitFor();
+  await page.getByText("The spec names no log_path: set it to see the log here").waitFor();
   await open("/hosts/0:127.0.0.1");
   await page.getByText("Link latency").waitFor();
   await page.getByText(/^[\d.]+ ms/).waitFor();

@@ -29,7 +29,7 @@ test("a wrong token is refused and one stays at the door", async () => {
 });
 
 test("after the sign-out nothing is shown any more", async () => {
-  world = await openPage();
+  world = await openPage({ as: token });
   const { page, open } = world;
 
   await open("/");

@@ -26,9 +26,15 @@ export async function userWith(name, role, scope) {
   return (await call("POST", `/users/${name}/tokens`, { ttl_secs: 3600 })).token;
 }
 
-/** A page that is signed in; what its console complains about is an error of the test. */
-export async function openPage({ as = token, ...options } = {}) {
-  const { context, close } = await openBrowser(options);
+/** The session of the administrator, which all tests share. */
+const session = inject("session");
+
+/**
+ * A page of the administrator, of whoever `as` is the token of, or of nobody if that is empty. A test whose page wrote
+ * an error to the browser's console fails when the page is closed.
+ */
+export async function openPage({ as, ...options } = {}) {
+  const { context, close } = await openBrowser({ ...options, cookies: as === undefined ? session : [] });
   const page = await context.newPage();
   const complaints = [];
   page.on("pageerror", (error) => complaints.push(String(error)));
@@ -41,5 +47,9 @@ export async function openPage({ as = token, ...options } = {}) {
     await page.goto(site + path);
     await page.locator("h1, .state").first().waitFor();
   };
-  return { page, open, close, complaints };
+  const end = async () => {
+    await close();
+    if (complaints.length > 0) throw new Error(`the browser complained:\n${complaints.join("\n")}`);
+  };
+  return { page, open, close: end };
 }

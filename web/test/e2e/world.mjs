@@ -1,4 +1,5 @@
 // One fleet and one console for all end-to-end tests.
+import { closeBrowser, openSession } from "../browser.mjs";
 import { serveConsole } from "../console.mjs";
 import { startFleet } from "../fleet.mjs";
 
@@ -12,6 +13,8 @@ export default async function setup({ provide }) {
   provide("server", fleet.url);
   provide("token", fleet.token);
   provide("home", fleet.dir ?? "");
+  provide("session", await openSession(web.url, fleet.token));
+  await closeBrowser();
   return async () => {
     web.stop();
     await fleet.stop();

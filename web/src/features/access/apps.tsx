@@ -1,9 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
-import { Button, Checkbox, Form, Input, Modal } from "antd";
+import { Checkbox, Form, Input } from "antd";
 import { useState } from "react";
 import { type App, appsQuery, createApp, deleteApp, rotateApp } from "@/api/access";
 import { useMessages } from "@/settings/context";
+import { FormDialog, required } from "@/ui/form-dialog";
 import { Badge } from "@/ui/phase";
+import { RowButton } from "@/ui/row-button";
 import { Secret } from "@/ui/secret";
 import { SimpleTable } from "@/ui/simple-table";
 import { Time } from "@/ui/time";
@@ -56,22 +58,15 @@ export function Apps() {
                 isMinor: true,
                 render: (app) => <Time at={app.created_at} />,
               },
-              {
-                key: "actions",
-                title: "",
-                isNumber: true,
-                render: (app) => (
-                  <>
-                    <Button size="small" type="text" onClick={() => rotate(app)}>
-                      {text.rotate}
-                    </Button>
-                    <Button size="small" type="text" danger onClick={() => remove(app)}>
-                      {common.delete}
-                    </Button>
-                  </>
-                ),
-              },
             ]}
+            actions={(app) => (
+              <>
+                <RowButton onClick={() => rotate(app)}>{text.rotate}</RowButton>
+                <RowButton isDangerous onClick={() => remove(app)}>
+                  {common.delete}
+                </RowButton>
+              </>
+            )}
           />
         )}
       </Section>
@@ -85,30 +80,19 @@ type Fields = { code: string; trusted?: boolean };
 function AddApp({ onClose, onSecret }: { onClose: () => void; onSecret: (secret: string) => void }) {
   const { access, common } = useMessages();
   const { act } = useAction();
-  const [form] = Form.useForm<Fields>();
   const add = async ({ code, trusted }: Fields) => {
     const made = await act(() => createApp({ code: code.trim(), trusted: trusted ?? false }), ["apps"]);
-    if (!made) return;
-    onSecret(made.secret);
-    onClose();
+    if (made) onSecret(made.secret);
+    return made !== undefined;
   };
   return (
-    <Modal
-      open
-      title={access.apps.create}
-      okText={common.create}
-      cancelText={common.cancel}
-      onCancel={onClose}
-      onOk={() => form.submit()}
-    >
-      <Form form={form} layout="vertical" onFinish={(fields) => void add(fields)}>
-        <Form.Item name="code" label={access.apps.code} rules={[{ required: true, message: "" }]}>
-          <Input autoFocus className="mono" />
-        </Form.Item>
-        <Form.Item name="trusted" valuePropName="checked" extra={access.apps.trustedHelp}>
-          <Checkbox>{access.apps.trusted}</Checkbox>
-        </Form.Item>
-      </Form>
-    </Modal>
+    <FormDialog title={access.apps.create} yes={common.create} onSave={add} onClose={onClose}>
+      <Form.Item name="code" label={access.apps.code} rules={required}>
+        <Input autoFocus className="mono" />
+      </Form.Item>
+      <Form.Item name="trusted" valuePropName="checked" extra={access.apps.trustedHelp}>
+        <Checkbox>{access.apps.trusted}</Checkbox>
+      </Form.Item>
+    </FormDialog>
   );
 }

@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { AutoComplete, Button, Form, Modal, Select } from "antd";
+import { AutoComplete, Form, Select } from "antd";
 import { useState } from "react";
 import {
   appsQuery,
@@ -14,6 +14,8 @@ import type { Schemas } from "@/api/client";
 import { businessesQuery, businessSetsQuery } from "@/api/hosts";
 import { useMessages } from "@/settings/context";
 import { FilterInput } from "@/ui/filter-input";
+import { FormDialog, required } from "@/ui/form-dialog";
+import { RowButton } from "@/ui/row-button";
 import { SimpleTable } from "@/ui/simple-table";
 import { useUrlValue } from "@/ui/url-state";
 import { useAction } from "@/ui/use-action";
@@ -68,17 +70,12 @@ export function Bindings() {
                 isMinor: true,
                 render: (binding) => <span className="mono">{boundsOf(binding)}</span>,
               },
-              {
-                key: "delete",
-                title: "",
-                isNumber: true,
-                render: (binding) => (
-                  <Button size="small" type="text" danger onClick={() => remove(binding)}>
-                    {common.delete}
-                  </Button>
-                ),
-              },
             ]}
+            actions={(binding) => (
+              <RowButton isDangerous onClick={() => remove(binding)}>
+                {common.delete}
+              </RowButton>
+            )}
           />
         )}
       </Section>
@@ -95,7 +92,6 @@ function AddBinding({ onClose }: { onClose: () => void }) {
   const { access, common } = useMessages();
   const text = access.bindings;
   const { act } = useAction();
-  const [form] = Form.useForm<Schemas["NewBinding"]>();
   const users = useQuery(usersQuery).data ?? [];
   const apps = useQuery(appsQuery).data ?? [];
   const roles = useQuery(rolesQuery).data ?? [];
@@ -112,36 +108,25 @@ function AddBinding({ onClose }: { onClose: () => void }) {
     { value: "namespace:", label: "namespace:…" },
     { value: "cloud:0", label: "cloud:0" },
   ];
-  const add = async (fields: Schemas["NewBinding"]) => {
-    if (await act(() => createBinding(fields), ["bindings"])) onClose();
-  };
-  const needed = [{ required: true, message: "" }];
+  const add = async (fields: Schemas["NewBinding"]) =>
+    (await act(() => createBinding(fields), ["bindings"])) !== undefined;
   return (
-    <Modal
-      open
-      title={text.create}
-      okText={common.create}
-      cancelText={common.cancel}
-      onCancel={onClose}
-      onOk={() => form.submit()}
-    >
-      <Form form={form} layout="vertical" onFinish={(fields) => void add(fields)}>
-        <Form.Item name="subject" label={text.subject} extra={text.subjectHelp} rules={needed}>
-          <AutoComplete options={subjects.map((value) => ({ value }))} showSearch={{ filterOption: true }} />
-        </Form.Item>
-        <Form.Item name="role" label={text.role} rules={needed}>
-          <Select options={roles.map((role) => ({ value: role.name, label: role.name }))} />
-        </Form.Item>
-        <Form.Item name="scope" label={text.scope} extra={text.scopeHelp} rules={needed}>
-          <AutoComplete options={scopes} />
-        </Form.Item>
-        <Form.Item name="allow_users" label={text.allowUsers}>
-          <Select mode="tags" tokenSeparators={[",", " "]} open={false} suffixIcon={null} />
-        </Form.Item>
-        <Form.Item name="allow_roots" label={text.allowRoots}>
-          <Select mode="tags" tokenSeparators={[",", " "]} open={false} suffixIcon={null} />
-        </Form.Item>
-      </Form>
-    </Modal>
+    <FormDialog title={text.create} yes={common.create} onSave={add} onClose={onClose}>
+      <Form.Item name="subject" label={text.subject} extra={text.subjectHelp} rules={required}>
+        <AutoComplete options={subjects.map((value) => ({ value }))} showSearch={{ filterOption: true }} />
+      </Form.Item>
+      <Form.Item name="role" label={text.role} rules={required}>
+        <Select options={roles.map((role) => ({ value: role.name, label: role.name }))} />
+      </Form.Item>
+      <Form.Item name="scope" label={text.scope} extra={text.scopeHelp} rules={required}>
+        <AutoComplete options={scopes} />
+      </Form.Item>
+      <Form.Item name="allow_users" label={text.allowUsers}>
+        <Select mode="tags" tokenSeparators={[",", " "]} open={false} suffixIcon={null} />
+      </Form.Item>
+      <Form.Item name="allow_roots" label={text.allowRoots}>
+        <Select mode="tags" tokenSeparators={[",", " "]} open={false} suffixIcon={null} />
+      </Form.Item>
+    </FormDialog>
   );
 }

@@ -1,12 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
-import { Button, Form, Input, InputNumber, Modal } from "antd";
+import { Form, Input, InputNumber } from "antd";
 import { useState } from "react";
 import { Link } from "react-router";
 import { api, data, type Schemas } from "@/api/client";
 import { businessesQuery, businessSetsQuery } from "@/api/hosts";
 import { fleetMapQuery } from "@/api/overview";
 import { useMessages } from "@/settings/context";
+import { FormDialog, required } from "@/ui/form-dialog";
 import { useNumbers } from "@/ui/format";
+import { RowButton } from "@/ui/row-button";
 import { SimpleTable } from "@/ui/simple-table";
 import { linkTo } from "@/ui/url-state";
 import { useAction } from "@/ui/use-action";
@@ -64,22 +66,15 @@ export function Businesses() {
                     .map((set) => set.name)
                     .join(", "),
               },
-              {
-                key: "actions",
-                title: "",
-                isNumber: true,
-                render: (business) => (
-                  <>
-                    <Button size="small" type="text" onClick={() => setEditing(business)}>
-                      {common.edit}
-                    </Button>
-                    <Button size="small" type="text" danger onClick={() => remove(business)}>
-                      {common.delete}
-                    </Button>
-                  </>
-                ),
-              },
             ]}
+            actions={(business) => (
+              <>
+                <RowButton onClick={() => setEditing(business)}>{common.edit}</RowButton>
+                <RowButton isDangerous onClick={() => remove(business)}>
+                  {common.delete}
+                </RowButton>
+              </>
+            )}
           />
           {editing && (
             <BusinessDialog business={editing === "new" ? null : editing} onClose={() => setEditing(null)} />
@@ -91,37 +86,26 @@ export function Businesses() {
 }
 
 function BusinessDialog({ business, onClose }: { business: Business | null; onClose: () => void }) {
-  const { access, common } = useMessages();
+  const { access } = useMessages();
   const { act } = useAction();
-  const [form] = Form.useForm<Business>();
   const save = async ({ id, name }: Business) => {
     const put = () =>
       data(api.PUT("/api/v1/businesses/{id}", { params: { path: { id } }, body: { name: name.trim() } }));
-    if (await act(put, ["businesses"])) onClose();
+    return (await act(put, ["businesses"])) !== undefined;
   };
-  const needed = [{ required: true, message: "" }];
   return (
-    <Modal
-      open
+    <FormDialog
       title={business?.name ?? access.businesses.create}
-      okText={common.save}
-      cancelText={common.cancel}
-      onCancel={onClose}
-      onOk={() => form.submit()}
+      initial={business ?? {}}
+      onSave={save}
+      onClose={onClose}
     >
-      <Form
-        form={form}
-        layout="vertical"
-        initialValues={business ?? {}}
-        onFinish={(fields) => void save(fields)}
-      >
-        <Form.Item name="id" label={access.businesses.id} rules={needed}>
-          <InputNumber min={0} disabled={business !== null} />
-        </Form.Item>
-        <Form.Item name="name" label={access.businesses.name} rules={needed}>
-          <Input />
-        </Form.Item>
-      </Form>
-    </Modal>
+      <Form.Item name="id" label={access.businesses.id} rules={required}>
+        <InputNumber min={0} disabled={business !== null} />
+      </Form.Item>
+      <Form.Item name="name" label={access.businesses.name} rules={required}>
+        <Input />
+      </Form.Item>
+    </FormDialog>
   );
 }

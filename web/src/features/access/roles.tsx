@@ -1,16 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
-import { Button, Checkbox, Form, Input, Modal } from "antd";
+import { Checkbox, Form, Input } from "antd";
 import { useState } from "react";
-import {
-  deleteRole,
-  type OperationClass,
-  operationClasses,
-  putRole,
-  type Role,
-  rolesQuery,
-} from "@/api/access";
+import { deleteRole, operationClasses, putRole, type Role, rolesQuery } from "@/api/access";
 import { useMessages } from "@/settings/context";
+import { FormDialog, required } from "@/ui/form-dialog";
 import { Badge } from "@/ui/phase";
+import { RowButton } from "@/ui/row-button";
 import { SimpleTable } from "@/ui/simple-table";
 import { useAction } from "@/ui/use-action";
 import { Section } from "./section";
@@ -53,23 +48,17 @@ export function Roles() {
                 isMinor: true,
                 render: (role) => (role.built_in ? <Badge tone="idle">{text.builtIn}</Badge> : ""),
               },
-              {
-                key: "actions",
-                title: "",
-                isNumber: true,
-                render: (role) =>
-                  !role.built_in && (
-                    <>
-                      <Button size="small" type="text" onClick={() => setEditing(role)}>
-                        {common.edit}
-                      </Button>
-                      <Button size="small" type="text" danger onClick={() => remove(role)}>
-                        {common.delete}
-                      </Button>
-                    </>
-                  ),
-              },
             ]}
+            actions={(role) =>
+              !role.built_in && (
+                <>
+                  <RowButton onClick={() => setEditing(role)}>{common.edit}</RowButton>
+                  <RowButton isDangerous onClick={() => remove(role)}>
+                    {common.delete}
+                  </RowButton>
+                </>
+              )
+            }
           />
           {editing && (
             <RoleDialog role={editing === "new" ? null : editing} onClose={() => setEditing(null)} />
@@ -80,43 +69,32 @@ export function Roles() {
   );
 }
 
-type Fields = { name: string; classes: OperationClass[] };
+type Fields = { name: string; classes: string[] };
 
 function RoleDialog({ role, onClose }: { role: Role | null; onClose: () => void }) {
-  const { access, common, terms } = useMessages();
+  const { access, terms } = useMessages();
   const { act } = useAction();
-  const [form] = Form.useForm<Fields>();
-  const save = async ({ name, classes }: Fields) => {
-    if (await act(() => putRole(name.trim(), classes), ["roles"])) onClose();
-  };
+  const save = async ({ name, classes }: Fields) =>
+    (await act(() => putRole(name.trim(), classes), ["roles"])) !== undefined;
   return (
-    <Modal
-      open
+    <FormDialog
       title={role?.name ?? access.roles.create}
-      okText={common.save}
-      cancelText={common.cancel}
-      onCancel={onClose}
-      onOk={() => form.submit()}
+      initial={role ?? { classes: ["read"] }}
+      onSave={save}
+      onClose={onClose}
     >
-      <Form
-        form={form}
-        layout="vertical"
-        initialValues={role ?? { classes: ["read"] }}
-        onFinish={(fields) => void save(fields)}
-      >
-        <Form.Item name="name" label={access.roles.name} rules={[{ required: true, message: "" }]}>
-          <Input disabled={role !== null} />
-        </Form.Item>
-        <Form.Item name="classes" label={access.roles.classes}>
-          <Checkbox.Group
-            className="column-picker"
-            options={operationClasses.map((kind) => ({
-              value: kind,
-              label: `${terms.right[kind]}: ${terms.rightHelp[kind]}`,
-            }))}
-          />
-        </Form.Item>
-      </Form>
-    </Modal>
+      <Form.Item name="name" label={access.roles.name} rules={required}>
+        <Input disabled={role !== null} />
+      </Form.Item>
+      <Form.Item name="classes" label={access.roles.classes}>
+        <Checkbox.Group
+          className="column-picker"
+          options={operationClasses.map((kind) => ({
+            value: kind,
+            label: `${terms.right[kind]}: ${terms.rightHelp[kind]}`,
+          }))}
+        />
+      </Form.Item>
+    </FormDialog>
   );
 }

@@ -3,6 +3,7 @@ import { Button, Form, Input, Select } from "antd";
 import { useState } from "react";
 import { createSignInLink, createUserToken, deleteUserToken, userTokensQuery } from "@/api/access";
 import { useMessages } from "@/settings/context";
+import { RowButton } from "@/ui/row-button";
 import { Secret } from "@/ui/secret";
 import { SimpleTable } from "@/ui/simple-table";
 import { Time } from "@/ui/time";
@@ -14,7 +15,7 @@ const DAY_SECS = 86_400;
 export function UserTokens({ name }: { name: string }) {
   const { access, common } = useMessages();
   const text = access.users;
-  const { act } = useAction();
+  const { act, ask } = useAction();
   const tokens = useQuery(userTokensQuery(name));
   const [secret, setSecret] = useState("");
   const [link, setLink] = useState("");
@@ -28,6 +29,12 @@ export function UserTokens({ name }: { name: string }) {
     const made = await act(() => createSignInLink(name), key);
     if (made) setLink(location.origin + made.path);
   };
+  const remove = (id: string, title: string) =>
+    ask(
+      { title: text.deleteTokenTitle(title), text: text.deleteTokenText, yes: common.delete },
+      () => deleteUserToken(name, id),
+      key,
+    );
   return (
     <div className="stack">
       <Form layout="vertical" initialValues={{ days: 30 }} onFinish={(fields) => void make(fields)}>
@@ -79,22 +86,12 @@ export function UserTokens({ name }: { name: string }) {
             isNumber: true,
             render: (token) => (token.expires_at ? <Time at={token.expires_at} /> : text.noEnd),
           },
-          {
-            key: "delete",
-            title: "",
-            isNumber: true,
-            render: (token) => (
-              <Button
-                size="small"
-                type="text"
-                danger
-                onClick={() => void act(() => deleteUserToken(name, token.id), key)}
-              >
-                {common.delete}
-              </Button>
-            ),
-          },
         ]}
+        actions={(token) => (
+          <RowButton isDangerous onClick={() => remove(token.id, token.note || token.id)}>
+            {common.delete}
+          </RowButton>
+        )}
       />
     </div>
   );

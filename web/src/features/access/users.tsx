@@ -1,10 +1,12 @@
 import { EllipsisOutlined } from "@ant-design/icons";
 import { useQuery } from "@tanstack/react-query";
-import { Button, Drawer, Dropdown, Form, Input, Modal } from "antd";
+import { Button, Drawer, Dropdown, Form, Input } from "antd";
 import { useState } from "react";
 import { createUser, deleteUser, disableUser, type User, usersQuery } from "@/api/access";
 import { useMessages } from "@/settings/context";
+import { FormDialog, required } from "@/ui/form-dialog";
 import { Badge } from "@/ui/phase";
+import { RowButton } from "@/ui/row-button";
 import { SimpleTable } from "@/ui/simple-table";
 import { Time } from "@/ui/time";
 import { useAction } from "@/ui/use-action";
@@ -56,49 +58,42 @@ export function Users() {
                 isMinor: true,
                 render: (user) => <Time at={user.created_at} />,
               },
-              {
-                key: "actions",
-                title: "",
-                isNumber: true,
-                render: (user) => (
-                  <>
-                    <Button size="small" type="text" onClick={() => setTokensOf(user.name)}>
-                      {text.tokens}
-                    </Button>
-                    <Dropdown
-                      trigger={["click"]}
-                      menu={{
-                        items: [
-                          {
-                            key: "password",
-                            label: text.password,
-                            onClick: () => setPasswordOf(user.name),
-                          },
-                          {
-                            key: "disable",
-                            label: user.disabled ? text.enable : text.disable,
-                            onClick: () => void act(() => disableUser(user.name, !user.disabled), ["users"]),
-                          },
-                          {
-                            key: "delete",
-                            label: `${common.delete}…`,
-                            danger: true,
-                            onClick: () => remove(user),
-                          },
-                        ],
-                      }}
-                    >
-                      <Button
-                        size="small"
-                        type="text"
-                        icon={<EllipsisOutlined />}
-                        aria-label={`${common.actions}: ${user.name}`}
-                      />
-                    </Dropdown>
-                  </>
-                ),
-              },
             ]}
+            actions={(user) => (
+              <>
+                <RowButton onClick={() => setTokensOf(user.name)}>{text.tokens}</RowButton>
+                <Dropdown
+                  trigger={["click"]}
+                  menu={{
+                    items: [
+                      {
+                        key: "password",
+                        label: text.password,
+                        onClick: () => setPasswordOf(user.name),
+                      },
+                      {
+                        key: "disable",
+                        label: user.disabled ? text.enable : text.disable,
+                        onClick: () => void act(() => disableUser(user.name, !user.disabled), ["users"]),
+                      },
+                      {
+                        key: "delete",
+                        label: `${common.delete}…`,
+                        danger: true,
+                        onClick: () => remove(user),
+                      },
+                    ],
+                  }}
+                >
+                  <Button
+                    size="small"
+                    type="text"
+                    icon={<EllipsisOutlined />}
+                    aria-label={`${common.actions}: ${user.name}`}
+                  />
+                </Dropdown>
+              </>
+            )}
           />
           {passwordOf && <PasswordDialog name={passwordOf} onClose={() => setPasswordOf(null)} />}
           {isAdding && <AddUser onClose={() => setAdding(false)} />}
@@ -119,24 +114,13 @@ export function Users() {
 function AddUser({ onClose }: { onClose: () => void }) {
   const { access, common } = useMessages();
   const { act } = useAction();
-  const [form] = Form.useForm<{ name: string }>();
-  const add = async ({ name }: { name: string }) => {
-    if (await act(() => createUser(name.trim()), ["users"])) onClose();
-  };
+  const add = async ({ name }: { name: string }) =>
+    (await act(() => createUser(name.trim()), ["users"])) !== undefined;
   return (
-    <Modal
-      open
-      title={access.users.create}
-      okText={common.create}
-      cancelText={common.cancel}
-      onCancel={onClose}
-      onOk={() => form.submit()}
-    >
-      <Form form={form} layout="vertical" onFinish={(fields) => void add(fields)}>
-        <Form.Item name="name" label={access.users.name} rules={[{ required: true, message: "" }]}>
-          <Input autoFocus />
-        </Form.Item>
-      </Form>
-    </Modal>
+    <FormDialog title={access.users.create} yes={common.create} onSave={add} onClose={onClose}>
+      <Form.Item name="name" label={access.users.name} rules={required}>
+        <Input autoFocus />
+      </Form.Item>
+    </FormDialog>
   );
 }

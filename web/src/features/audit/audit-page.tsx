@@ -117,20 +117,20 @@ function useAuditColumns(): Column<AuditEntry>[] {
   const { column } = text;
   const phases: Record<string, string> = text.phase;
   return [
-    { key: "seq", title: column.seq, width: "76px", isNumber: true, from: 500, render: (entry) => entry.seq },
+    { key: "seq", title: column.seq, width: "64px", isNumber: true, from: 500, render: (entry) => entry.seq },
     {
       key: "time",
       title: column.time,
-      width: "110px",
+      width: "92px",
       isNumber: true,
       render: (entry) => <TimeMs at={entry.at} />,
     },
-    { key: "user", title: column.user, width: "minmax(80px, 0.8fr)", render: (entry) => entry.user },
-    { key: "app", title: column.app, width: "minmax(80px, 0.8fr)", from: 640, render: (entry) => entry.app },
+    { key: "user", title: column.user, width: "minmax(80px, 0.7fr)", render: (entry) => entry.user },
+    { key: "app", title: column.app, width: "minmax(64px, 0.5fr)", from: 640, render: (entry) => entry.app },
     {
       key: "action",
       title: column.action,
-      width: "minmax(130px, 1.2fr)",
+      width: "minmax(156px, 1fr)",
       render: (entry) => (
         <span className="mono" title={entry.action}>
           {entry.action}
@@ -140,7 +140,7 @@ function useAuditColumns(): Column<AuditEntry>[] {
     {
       key: "phase",
       title: column.phase,
-      width: "108px",
+      width: "92px",
       from: 460,
       render: (entry) => (
         <Badge tone={tones[entry.phase] ?? "idle"}>{phases[entry.phase] ?? entry.phase}</Badge>
@@ -149,7 +149,7 @@ function useAuditColumns(): Column<AuditEntry>[] {
     {
       key: "targets",
       title: column.targets,
-      width: "minmax(150px, 2fr)",
+      width: "minmax(160px, 2.4fr)",
       from: 800,
       render: (entry) => (
         <span title={entry.targets.slice(0, 20).join("\n")}>
@@ -161,7 +161,7 @@ function useAuditColumns(): Column<AuditEntry>[] {
     {
       key: "outcome",
       title: column.outcome,
-      width: "minmax(100px, 1fr)",
+      width: "minmax(110px, 1.3fr)",
       from: 1000,
       render: (entry) => <span title={entry.outcome}>{entry.outcome}</span>,
     },

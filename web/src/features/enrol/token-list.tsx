@@ -1,9 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
-import { Button } from "antd";
 import { deleteJoinToken, joinTokensQuery } from "@/api/access";
 import { useMessages } from "@/settings/context";
 import { ExportButton } from "@/ui/export";
 import { Panel } from "@/ui/page";
+import { RowButton } from "@/ui/row-button";
 import { SimpleTable } from "@/ui/simple-table";
 import { Failure, Skeleton } from "@/ui/states";
 import { Time, useNow } from "@/ui/time";
@@ -13,10 +13,14 @@ import { useBusinessName } from "@/ui/use-business-name";
 /** Every join token, without its secret. */
 export function TokenList() {
   const { enrol: text, common } = useMessages();
-  const { act } = useAction();
+  const { ask } = useAction();
   const businessName = useBusinessName();
   const now = useNow();
   const { data, error, isPending, refetch } = useQuery(joinTokensQuery);
+  const revoke = (id: string) =>
+    ask({ title: text.revokeTitle(id), text: text.revokeText, yes: text.revoke }, () => deleteJoinToken(id), [
+      "join-tokens",
+    ]);
   return (
     <Panel
       title={text.tokens}
@@ -81,22 +85,12 @@ export function TokenList() {
                   <Time at={token.expires_at} />
                 ),
             },
-            {
-              key: "revoke",
-              title: "",
-              isNumber: true,
-              render: (token) => (
-                <Button
-                  size="small"
-                  type="text"
-                  danger
-                  onClick={() => void act(() => deleteJoinToken(token.id), ["join-tokens"])}
-                >
-                  {text.revoke}
-                </Button>
-              ),
-            },
           ]}
+          actions={(token) => (
+            <RowButton isDangerous onClick={() => revoke(token.id)}>
+              {text.revoke}
+            </RowButton>
+          )}
         />
       )}
     </Panel>

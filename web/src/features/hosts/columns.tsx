@@ -16,7 +16,7 @@ export function useHostColumns(): Column<Host>[] {
     {
       key: "host",
       title: column.host,
-      width: "minmax(130px, 1fr)",
+      width: "minmax(124px, 1fr)",
       render: (host) => (
         <Link to={hostPath(host.host)} className="mono">
           {host.host}
@@ -26,15 +26,15 @@ export function useHostColumns(): Column<Host>[] {
     {
       key: "hostname",
       title: column.hostname,
-      width: "minmax(110px, 1.4fr)",
+      width: "minmax(120px, 1.8fr)",
       from: 560,
-      render: (host) => host.facts?.hostname ?? "",
+      render: (host) => <span title={host.facts?.hostname}>{host.facts?.hostname}</span>,
     },
-    { key: "state", title: column.state, width: "100px", render: (host) => <Presence host={host} /> },
+    { key: "state", title: column.state, width: "96px", render: (host) => <Presence host={host} /> },
     {
       key: "since",
       title: column.since,
-      width: "110px",
+      width: "96px",
       isNumber: true,
       from: 380,
       render: (host) => <Time at={host.presence_changed_at} />,
@@ -42,21 +42,24 @@ export function useHostColumns(): Column<Host>[] {
     {
       key: "business",
       title: column.business,
-      width: "minmax(90px, 1fr)",
+      width: "minmax(80px, 0.8fr)",
       from: 700,
       render: (host) => businessName(host.business),
     },
     {
       key: "os",
       title: column.os,
-      width: "minmax(110px, 1fr)",
+      width: "minmax(110px, 1.4fr)",
       from: 1000,
-      render: (host) => (host.facts ? `${host.facts.os} ${host.facts.arch}` : ""),
+      render: (host) => {
+        const system = host.facts ? `${host.facts.os} ${host.facts.arch}` : "";
+        return <span title={system}>{system}</span>;
+      },
     },
     {
       key: "cpus",
       title: column.cpus,
-      width: "64px",
+      width: "56px",
       isNumber: true,
       from: 900,
       render: (host) => host.facts?.cpus ?? "",
@@ -64,7 +67,7 @@ export function useHostColumns(): Column<Host>[] {
     {
       key: "memory",
       title: column.memory,
-      width: "84px",
+      width: "76px",
       isNumber: true,
       from: 900,
       render: (host) => (host.facts ? formatBytes(host.facts.memory_bytes) : ""),
@@ -72,14 +75,14 @@ export function useHostColumns(): Column<Host>[] {
     {
       key: "version",
       title: column.version,
-      width: "110px",
+      width: "104px",
       from: 800,
       render: (host) => host.facts?.agent_version ?? "",
     },
     {
       key: "certificate",
       title: column.certificate,
-      width: "120px",
+      width: "112px",
       isNumber: true,
       from: 1000,
       render: (host) => (host.certificate_expires_at ? <Time at={host.certificate_expires_at} /> : ""),

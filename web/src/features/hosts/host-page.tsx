@@ -158,7 +158,7 @@ function LinkTime({ link }: { link: Host["link"] }) {
     <span>
       {millis.toFixed(millis < 10 ? 1 : 0)} ms{" "}
       <span className="muted">
-        {text.fact.linkMeasured} <Time at={link.measured_at} />
+        · {text.fact.linkMeasured} <Time at={link.measured_at} />
       </span>
     </span>
   );
@@ -176,7 +176,8 @@ function HostProcesses({ host }: { host: string }) {
   const businessName = useBusinessName();
   const key = useMemo(() => ["processes", { host }] as const, [host]);
   const fetchPage = useCallback(
-    (after: string | null, signal?: AbortSignal) => fetchProcesses({ host }, after, undefined, signal),
+    (after: string | null, signal?: AbortSignal) =>
+      fetchProcesses({ host, count: true }, after, undefined, signal),
     [host],
   );
   const list = usePaged<Process>(key, fetchPage);
@@ -211,13 +212,9 @@ function HostProcesses({ host }: { host: string }) {
         label={messages.hosts.processes}
         isMain
         columns={columns}
-        rows={list.rows}
+        {...list.table}
         rowKey={(row) => row.process}
         rowClass={(row) => (row.online ? "" : "is-away")}
-        isLoading={list.isLoading}
-        onVisible={list.onVisible}
-        onEnd={list.isComplete || list.isFetchingMore ? undefined : () => void list.fetchMore()}
-        isFetchingMore={list.isFetchingMore}
         onOpen={(row) => void navigate(processPath(row.process))}
         empty={<Empty title={messages.hosts.noProcesses} />}
       />

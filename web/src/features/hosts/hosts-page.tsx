@@ -7,6 +7,7 @@ import { overviewQuery } from "@/api/overview";
 import { usePaged } from "@/api/paged";
 import { useMessages } from "@/settings/context";
 import { DataTable } from "@/ui/data-table";
+import { EmptyFiltered } from "@/ui/empty-filtered";
 import { ExportButton } from "@/ui/export";
 import { FilterInput } from "@/ui/filter-input";
 import { useNumbers } from "@/ui/format";
@@ -127,18 +128,13 @@ export function Component() {
           label={text.title}
           isMain
           columns={columns}
-          rows={list.rows}
+          {...list.table}
           rowKey={(host) => host.agent}
           rowClass={(host) => (host.online ? "" : "is-away")}
-          isLoading={list.isLoading}
-          isOutdated={list.isOutdated}
-          onVisible={list.onVisible}
-          onEnd={list.isComplete || list.isFetchingMore ? undefined : () => void list.fetchMore()}
-          isFetchingMore={list.isFetchingMore}
           onOpen={(host) => void navigate(hostPath(host.host))}
           empty={
             isFiltered ? (
-              <Empty title={common.emptyFiltered} />
+              <EmptyFiltered names={filterNames} />
             ) : (
               <Empty title={text.emptyTitle}>
                 <p>{text.emptyText}</p>

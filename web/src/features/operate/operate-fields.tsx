@@ -1,7 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { AutoComplete, Checkbox, Form, Input, InputNumber, Radio, Select } from "antd";
 import { businessesQuery } from "@/api/hosts";
-import { fetchProcesses } from "@/api/processes";
+import { fetchAll } from "@/api/paged";
+import { fetchGroups } from "@/api/processes";
 import { operations } from "@/api/tasks";
 import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
@@ -11,11 +12,13 @@ import { type OperateForm, splitHosts } from "./request";
 
 type Props = { form: OperateForm; set: (part: Record<string, string | undefined>) => void };
 
+/** Names to choose from; any other may be typed. */
+const NAMES_MAX = 2000;
 const namesQuery = {
   queryKey: ["process-names"],
   queryFn: async () => {
-    const page = await fetchProcesses({ sort: "name" }, null, 1000);
-    return [...new Set(page.rows.map((row) => row.process))];
+    const { rows } = await fetchAll((after) => fetchGroups({}, "name", after), NAMES_MAX);
+    return rows.map((group) => group.process);
   },
   staleTime: 30_000,
 };

@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
-import { type Overview, overviewQuery } from "@/api/overview";
+import { type Overview, overviewQuery, SUMS_EVERY_MS } from "@/api/overview";
 import { useMessages } from "@/settings/context";
 import { Freshness } from "@/ui/freshness";
 import { Page } from "@/ui/page";
@@ -23,7 +23,7 @@ export function Component() {
         data && (
           <>
             <Verdict data={data} />
-            <Freshness updatedAt={dataUpdatedAt} />
+            <Freshness updatedAt={dataUpdatedAt} expectedMs={SUMS_EVERY_MS * 1.5} />
           </>
         )
       }

@@ -3,13 +3,12 @@ import { Link } from "react-router";
 import type { Overview } from "@/api/overview";
 import { phases } from "@/api/processes";
 import { runningTasksQuery } from "@/api/tasks";
-import { TaskState, taskProcesses, useTaskName } from "@/features/tasks/task-state";
+import { TaskLine } from "@/features/tasks/task-line";
 import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
 import { Panel } from "@/ui/page";
-import { hostPath, taskPath } from "@/ui/paths";
+import { hostPath } from "@/ui/paths";
 import { type Tone, ToneIcon, toneOf } from "@/ui/phase";
-import { Progress } from "@/ui/progress";
 import { Time } from "@/ui/time";
 import { linkTo } from "@/ui/url-state";
 
@@ -112,7 +111,6 @@ function Hosts({ data }: { data: Overview }) {
 function Tasks({ data }: { data: Overview }) {
   const { overview: text } = useMessages();
   const number = useNumbers();
-  const nameOf = useTaskName();
   const tasks = useQuery(runningTasksQuery).data ?? [];
   const paused = data.tasks.paused;
   return (
@@ -125,18 +123,7 @@ function Tasks({ data }: { data: Overview }) {
       <div className="panel-body">
         {tasks.length === 0 && <span className="muted">{text.noTasks}</span>}
         {tasks.slice(0, 6).map((task) => (
-          <Link key={task.task_id} to={taskPath(task.task_id)} className="overview-task">
-            <span className="row">
-              <span className="grow truncate" title={taskProcesses(task)}>
-                {nameOf(task)} {taskProcesses(task)}
-              </span>
-              <TaskState task={task} />
-              <span className="muted">
-                {number(task.total - task.pending)} / {number(task.total)}
-              </span>
-            </span>
-            <Progress task={task} />
-          </Link>
+          <TaskLine key={task.task_id} task={task} />
         ))}
       </div>
     </Panel>

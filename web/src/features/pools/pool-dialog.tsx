@@ -1,8 +1,8 @@
-import { App, Checkbox, Form, Input, InputNumber, Modal, Select } from "antd";
-import { useState } from "react";
+import { App, Checkbox, Form, Input, InputNumber, Select } from "antd";
 import { type Pool, setPools } from "@/api/server";
 import { splitHosts } from "@/features/operate/request";
 import { useMessages } from "@/settings/context";
+import { FormDialog, required } from "@/ui/form-dialog";
 import { useAction } from "@/ui/use-action";
 
 type Fields = {
@@ -18,11 +18,9 @@ type Fields = {
 
 /** Sets a pool on some hosts or on all. */
 export function PoolDialog({ pool, onClose }: { pool?: Pool; onClose: () => void }) {
-  const { pools: text, common, terms } = useMessages();
+  const { pools: text, terms } = useMessages();
   const { act } = useAction();
   const { message } = App.useApp();
-  const [form] = Form.useForm<Fields>();
-  const [isSaving, setSaving] = useState(false);
   const weights = (["usage", "usage_by_limit"] as const).map((value) => ({
     value,
     label: terms.weight[value],
@@ -32,57 +30,45 @@ export function PoolDialog({ pool, onClose }: { pool?: Pool; onClose: () => void
     : { cpu: 50, memory: 50, cpu_weight: "usage", memory_weight: "usage", dry_run: true };
 
   const save = async ({ hosts, ...setting }: Fields) => {
-    setSaving(true);
     const named = splitHosts(hosts ?? "");
     const where = named.length > 0 ? { hosts: named } : { all: true };
     const pools = [{ ...setting, id: setting.id || setting.namespace }];
     const answer = await act(() => setPools({ ...where, pools }), ["pools"]);
-    setSaving(false);
     const failed = answer?.rows.filter((row) => row.code !== 0) ?? [];
     if (failed.length > 0)
       void message.warning(`${text.failed(String(failed.length))}: ${failed[0]?.message}`);
-    if (answer) onClose();
+    return answer !== undefined;
   };
   return (
-    <Modal
-      open
-      title={text.set}
-      okText={common.save}
-      cancelText={common.cancel}
-      confirmLoading={isSaving}
-      onCancel={onClose}
-      onOk={() => form.submit()}
-    >
-      <Form form={form} layout="vertical" initialValues={initial} onFinish={(fields) => void save(fields)}>
-        <Form.Item name="namespace" label={text.form.namespace} rules={[{ required: true, message: "" }]}>
-          <Input disabled={pool !== undefined} />
+    <FormDialog title={text.set} initial={initial} onSave={save} onClose={onClose}>
+      <Form.Item name="namespace" label={text.form.namespace} rules={required}>
+        <Input disabled={pool !== undefined} />
+      </Form.Item>
+      <Form.Item name="id" label={text.form.id} extra={text.form.idHelp}>
+        <Input disabled={pool !== undefined} />
+      </Form.Item>
+      <div className="row">
+        <Form.Item name="cpu" label={text.form.cpu} className="grow">
+          <InputNumber min={0} max={100} style={{ width: "100%" }} />
         </Form.Item>
-        <Form.Item name="id" label={text.form.id} extra={text.form.idHelp}>
-          <Input disabled={pool !== undefined} />
+        <Form.Item name="cpu_weight" label={text.form.cpuWeight} className="grow">
+          <Select options={weights} />
         </Form.Item>
-        <div className="row">
-          <Form.Item name="cpu" label={text.form.cpu} className="grow">
-            <InputNumber min={0} max={100} style={{ width: "100%" }} />
-          </Form.Item>
-          <Form.Item name="cpu_weight" label={text.form.cpuWeight} className="grow">
-            <Select options={weights} />
-          </Form.Item>
-        </div>
-        <div className="row">
-          <Form.Item name="memory" label={text.form.memory} className="grow">
-            <InputNumber min={0} max={100} style={{ width: "100%" }} />
-          </Form.Item>
-          <Form.Item name="memory_weight" label={text.form.memoryWeight} className="grow">
-            <Select options={weights} />
-          </Form.Item>
-        </div>
-        <Form.Item name="hosts" label={text.form.hosts} extra={text.form.hostsHelp}>
-          <Input placeholder={text.form.allHosts} disabled={pool !== undefined} />
+      </div>
+      <div className="row">
+        <Form.Item name="memory" label={text.form.memory} className="grow">
+          <InputNumber min={0} max={100} style={{ width: "100%" }} />
         </Form.Item>
-        <Form.Item name="dry_run" valuePropName="checked">
-          <Checkbox>{text.dryRunLabel}</Checkbox>
+        <Form.Item name="memory_weight" label={text.form.memoryWeight} className="grow">
+          <Select options={weights} />
         </Form.Item>
-      </Form>
-    </Modal>
+      </div>
+      <Form.Item name="hosts" label={text.form.hosts} extra={text.form.hostsHelp}>
+        <Input placeholder={text.form.allHosts} disabled={pool !== undefined} />
+      </Form.Item>
+      <Form.Item name="dry_run" valuePropName="checked">
+        <Checkbox>{text.dryRunLabel}</Checkbox>
+      </Form.Item>
+    </FormDialog>
   );
 }

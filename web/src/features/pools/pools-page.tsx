@@ -5,6 +5,7 @@ import { Link, useNavigate } from "react-router";
 import { type Pool, poolsQuery } from "@/api/server";
 import { useMessages } from "@/settings/context";
 import { type Column, DataTable } from "@/ui/data-table";
+import { EmptyFiltered } from "@/ui/empty-filtered";
 import { ExportButton } from "@/ui/export";
 import { FilterInput } from "@/ui/filter-input";
 import { Freshness } from "@/ui/freshness";
@@ -18,8 +19,10 @@ import { PoolUsage } from "./pool-bar";
 import { PoolDialog } from "./pool-dialog";
 import { type OwnLimits, type Resource, rank, usageOf } from "./ranking";
 
+const filterNames = ["namespace", "host"] as const;
+
 export function Component() {
-  const { pools: text, common } = useMessages();
+  const { pools: text } = useMessages();
   const navigate = useNavigate();
   const [namespace] = useUrlValue("namespace");
   const [host] = useUrlValue("host");
@@ -66,7 +69,7 @@ export function Component() {
           onOpen={open}
           empty={
             namespace || host ? (
-              <Empty title={common.emptyFiltered} />
+              <EmptyFiltered names={filterNames} />
             ) : (
               <Empty title={text.emptyTitle}>{text.emptyText}</Empty>
             )
@@ -84,7 +87,7 @@ function usePoolColumns(): Column<Pool>[] {
   const usage = (resource: Resource): Column<Pool> => ({
     key: resource,
     title: column[resource],
-    width: "minmax(190px, 2.4fr)",
+    width: "minmax(180px, 1.6fr)",
     from: resource === "cpu" ? 0 : 620,
     render: (pool) => <PoolUsage pool={pool} resource={resource} />,
   });
@@ -115,7 +118,7 @@ function usePoolColumns(): Column<Pool>[] {
     {
       key: "members",
       title: column.members,
-      width: "90px",
+      width: "84px",
       isNumber: true,
       from: 760,
       render: (pool) => pool.usage?.members.length ?? "",
@@ -123,7 +126,7 @@ function usePoolColumns(): Column<Pool>[] {
     {
       key: "next",
       title: column.next,
-      width: "minmax(120px, 1fr)",
+      width: "minmax(140px, 1.4fr)",
       from: 900,
       render: (pool) => <Next pool={pool} />,
     },

@@ -1,5 +1,6 @@
 import { Link } from "react-router";
 import type { Process } from "@/api/processes";
+import { ofReason } from "@/messages/told";
 import { useMessages } from "@/settings/context";
 import { type Column, DataTable } from "@/ui/data-table";
 import { formatBytes } from "@/ui/format";
@@ -30,7 +31,7 @@ export function Instances({ instances }: TabProps) {
 }
 
 function useInstanceColumns(): Column<Process>[] {
-  const { processes, process: text } = useMessages();
+  const { processes, process: text, terms } = useMessages();
   const { column } = processes;
   return [
     {
@@ -55,7 +56,9 @@ function useInstanceColumns(): Column<Process>[] {
       width: "minmax(120px, 2fr)",
       from: 800,
       render: (row) => (
-        <span title={row.reason}>{row.online ? row.reason : <AwaySince at={row.presence_changed_at} />}</span>
+        <span title={terms.told(ofReason(row))}>
+          {row.online ? terms.told(ofReason(row)) : <AwaySince at={row.presence_changed_at} />}
+        </span>
       ),
     },
     {

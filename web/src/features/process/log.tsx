@@ -10,6 +10,7 @@ import { useRight } from "@/ui/rights";
 import { Empty, Failure, Skeleton } from "@/ui/states";
 import { Time } from "@/ui/time";
 import { useUrlValue } from "@/ui/url-state";
+import { useInstancePicker } from "./instance-picker";
 import { plainText } from "./log-text";
 import type { TabProps } from "./process-page";
 
@@ -32,42 +33,18 @@ export default function Log({ process, instances }: TabProps) {
 
 function HostLog({ process, instances }: TabProps) {
   const { process: text, common } = useMessages();
-  const [host, setHost] = useUrlValue("host", instances[0]?.host ?? "");
-  const [number, setNumber] = useUrlValue("instance", "1");
+  const { host, instance, picker } = useInstancePicker(instances);
   const [wanted, setLines] = useUrlValue("lines", "200");
   const [follow, setFollow] = useUrlValue("follow", "on");
-  const chosen = instances.find((each) => each.host === host) ?? instances[0];
-  const copies = chosen?.spec?.policy?.instances ?? 1;
-  const copy = copies > 1 ? Math.min(Math.max(Number(number) || 1, 1), copies) : undefined;
   const lines = lineCounts.find((each) => String(each) === wanted) ?? 200;
   const isFollowing = follow === "on";
   const client = useQueryClient();
   const { namespace, name } = splitProcess(process);
-  const query = useQuery(
-    logQuery(client, { namespace, name, host: chosen?.host ?? "", lines, instance: copy }, isFollowing),
-  );
+  const query = useQuery(logQuery(client, { namespace, name, host, lines, instance }, isFollowing));
   return (
     <section className="stack process-log-tab" aria-label={text.tab.log}>
-      <div className="filters">
-        <Select
-          showSearch
-          style={{ minWidth: 170 }}
-          aria-label={text.usageHost}
-          value={chosen?.host}
-          onChange={setHost}
-          options={instances.map((each) => ({ value: each.host, label: each.host }))}
-        />
-        {copy !== undefined && (
-          <Select
-            aria-label={text.usageInstance}
-            value={String(copy)}
-            onChange={setNumber}
-            options={Array.from({ length: copies }, (_, index) => ({
-              value: String(index + 1),
-              label: `#${index + 1}`,
-            }))}
-          />
-        )}
+      <div className="filters is-short">
+        {picker}
         <Select
           aria-label={text.logLines}
           value={String(lines)}

@@ -62,6 +62,7 @@ function LogPath({ instances }: { instances: Process[] }) {
       {paths.slice(0, 3).map((path) => (
         <CopyText key={path} text={path ?? ""} />
       ))}
+      <Link to="?tab=log">{text.logOpen}</Link>
     </p>
   );
 }

@@ -1,4 +1,5 @@
 import { type Process, phases } from "@/api/processes";
+import { ofReason } from "@/messages/told";
 import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
 import { ToneIcon, toneOf } from "@/ui/phase";
@@ -46,8 +47,8 @@ export function PhaseSums({ instances }: { instances: Process[] }) {
         ) : null}
         <Schedule instances={instances} />
         {worst && (
-          <span className="truncate grow" title={worst.reason}>
-            {worst.host}: {worst.reason}
+          <span className="truncate grow" title={terms.told(ofReason(worst))}>
+            {worst.host}: {terms.told(ofReason(worst))}
           </span>
         )}
       </div>

@@ -26,7 +26,7 @@ export function SpecHistory({ revisions }: { revisions: Revision[] }) {
   }));
   return (
     <div className="stack">
-      <div className="filters">
+      <div className="filters is-short">
         <span>{text.spec.compare}</span>
         <Select
           style={{ minWidth: 230 }}

@@ -20,7 +20,7 @@ export default function SpecTab({ process, instances }: TabProps) {
   const variants = new Set(instances.map((each) => JSON.stringify(each.spec))).size;
   return (
     <div className="stack process-spec">
-      <div className="filters">
+      <div className="filters is-short">
         <Segmented
           value={view}
           onChange={setView}

@@ -12,6 +12,10 @@ export function SpecView({ spec }: { spec: Spec }) {
   const { identity, control, limits, policy } = spec;
   const seconds = (value: number | null | undefined) => (value == null ? common.none : common.seconds(value));
   const percent = (value: number | null | undefined) => (value == null ? common.none : formatPercent(value));
+  const path = (value: string | null | undefined) =>
+    value ? <CopyText text={value} isWrapped /> : common.none;
+  /** The value says its unit itself. */
+  const bare = ({ label }: { label: string }) => label.replace(/\s*[(（].*[)）]$/, "");
   const commands: [string, string | null | undefined][] = [
     [field.start_cmd.label, control.start],
     [field.stop_cmd.label, control.stop],
@@ -38,12 +42,12 @@ export function SpecView({ spec }: { spec: Spec }) {
       <Panel title={group.identity}>
         <Facts
           items={[
-            [field.proc_name.label, <CopyText key="name" text={identity.proc_name} />],
+            [field.proc_name.label, path(identity.proc_name)],
             [field.user.label, identity.user],
-            [field.setup_path.label, <CopyText key="setup" text={identity.setup_path} />],
-            [field.pid_path.label, <CopyText key="pid" text={identity.pid_path} />],
-            [field.config_path.label, identity.config_path ?? common.none],
-            [field.log_path.label, identity.log_path ?? common.none],
+            [field.setup_path.label, path(identity.setup_path)],
+            [field.pid_path.label, path(identity.pid_path)],
+            [field.config_path.label, path(identity.config_path)],
+            [field.log_path.label, path(identity.log_path)],
             [field.labels.label, labels.map(([key, value]) => `${key}=${value}`).join(", ") || common.none],
           ]}
         />
@@ -54,11 +58,11 @@ export function SpecView({ spec }: { spec: Spec }) {
             [field.auto_type.label, terms.lifetime[policy.lifetime]],
             ...schedule,
             [field.instance_num.label, policy.instances],
-            [field.start_check_secs.label, seconds(policy.start_check)],
-            [field.stop_check_secs.label, seconds(policy.stop_check)],
-            [field.op_timeout.label, seconds(policy.op_timeout)],
+            [bare(field.start_check_secs), seconds(policy.start_check)],
+            [bare(field.stop_check_secs), seconds(policy.stop_check)],
+            [bare(field.op_timeout), seconds(policy.op_timeout)],
             [field.start_retries.label, policy.start_retries],
-            [field.start_interval.label, seconds(policy.start_interval)],
+            [bare(field.start_interval), seconds(policy.start_interval)],
           ]}
         />
       </Panel>
@@ -70,7 +74,7 @@ export function SpecView({ spec }: { spec: Spec }) {
               <div key={name}>
                 <dt>{name}</dt>
                 <dd>
-                  <CopyText text={command ?? ""} />
+                  <CopyText text={command ?? ""} isWrapped />
                 </dd>
               </div>
             ))}
@@ -79,8 +83,8 @@ export function SpecView({ spec }: { spec: Spec }) {
       <Panel title={group.limits}>
         <Facts
           items={[
-            [field.cpu.label, percent(limits.cpu)],
-            [field.mem.label, percent(limits.memory)],
+            [bare(field.cpu), percent(limits.cpu)],
+            [bare(field.mem), percent(limits.memory)],
             [field.fd.label, limits.fd ?? common.none],
           ]}
         />

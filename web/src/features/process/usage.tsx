@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { Segmented, Select } from "antd";
+import { Segmented } from "antd";
 import { useMemo } from "react";
 import { splitProcess, type UsageRange, type Usage as UsageView, usageQuery } from "@/api/processes";
 import { useMessages } from "@/settings/context";
@@ -8,6 +8,7 @@ import { formatPercent } from "@/ui/format";
 import { Panel } from "@/ui/page";
 import { Empty, Failure, Skeleton } from "@/ui/states";
 import { useUrlValue } from "@/ui/url-state";
+import { useInstancePicker } from "./instance-picker";
 import type { TabProps } from "./process-page";
 import { type Drawn, draw } from "./usage-lines";
 
@@ -16,39 +17,15 @@ const ranges = ["1h", "7d"] as const satisfies UsageRange[];
 /** CPU and memory of one instance on one host against their limits, as the host has recorded them. */
 export default function Usage({ process, instances }: TabProps) {
   const { process: text } = useMessages();
-  const [host, setHost] = useUrlValue("host", instances[0]?.host ?? "");
+  const { host, instance, picker } = useInstancePicker(instances);
   const [wanted, setRange] = useUrlValue("range", "1h");
-  const [number, setNumber] = useUrlValue("instance", "1");
   const range = ranges.find((each) => each === wanted) ?? "1h";
-  const chosen = instances.find((each) => each.host === host) ?? instances[0];
-  const copies = chosen?.spec?.policy?.instances ?? 1;
-  const copy = copies > 1 ? Math.min(Math.max(Number(number) || 1, 1), copies) : 1;
   const { namespace, name } = splitProcess(process);
-  const query = useQuery(
-    usageQuery(namespace, name, chosen?.host ?? "", range, copies > 1 ? copy : undefined),
-  );
+  const query = useQuery(usageQuery(namespace, name, host, range, instance));
   return (
     <div className="stack process-usage">
-      <div className="filters">
-        <Select
-          showSearch
-          style={{ minWidth: 170 }}
-          aria-label={text.usageHost}
-          value={chosen?.host}
-          onChange={setHost}
-          options={instances.map((each) => ({ value: each.host, label: each.host }))}
-        />
-        {copies > 1 && (
-          <Select
-            aria-label={text.usageInstance}
-            value={String(copy)}
-            onChange={setNumber}
-            options={Array.from({ length: copies }, (_, index) => ({
-              value: String(index + 1),
-              label: `#${index + 1}`,
-            }))}
-          />
-        )}
+      <div className="filters is-short">
+        {picker}
         <Segmented
           aria-label={text.usageRange}
           value={range}
@@ -110,6 +87,7 @@ function UsageChart({ title, drawn, avg, max, limit }: ChartProps) {
   }, [limit, text]);
   const extra = (
     <>
+      <span className="usage-average">{`— ${text.usageAverage}`}</span>
       <span className="muted">{`— ${text.usageMax}`}</span>
       {limit !== undefined && (
         <span className="tone-failed">{` - - ${text.limit} ${formatPercent(limit)}`}</span>

@@ -1,6 +1,7 @@
 import { Link } from "react-router";
 import type { Process } from "@/api/processes";
 import type { Messages } from "@/messages";
+import { ofReason } from "@/messages/told";
 import type { Column } from "@/ui/data-table";
 import { Meter } from "@/ui/meter";
 import { hostPath, processPath } from "@/ui/paths";
@@ -61,11 +62,11 @@ export function processColumns(
       width: "minmax(100px, 2fr)",
       from: 900,
       render: (row) => (
-        <span title={row.reason} className={row.reason ? "" : "muted"}>
+        <span title={messages.terms.told(ofReason(row))} className={row.reason ? "" : "muted"}>
           {!row.online ? (
             <AwaySince at={row.presence_changed_at} />
           ) : (
-            row.reason || (row.managed ? "" : messages.processes.notManaged)
+            messages.terms.told(ofReason(row)) || (row.managed ? "" : messages.processes.notManaged)
           )}
         </span>
       ),

@@ -46,28 +46,28 @@ export function FilterBar({ filter, isFiltered }: { filter: ProcessFilter; isFil
   });
   return (
     <div className="filters">
-      <FilterInput name="q" label={text.filter.search} width={150} />
+      <FilterInput name="q" label={text.filter.search} width={140} />
       <FilterInput
         name="namespace"
         label={text.filter.namespace}
-        width={124}
+        width={116}
         suggestions={namespaces.map(({ value, count }) => ({ value, note: number(count) }))}
       />
       <FilterInput
         name="selector"
         label={text.filter.selector}
-        width={150}
+        width={130}
         hint={text.filter.selectorHelp}
         suggestions={labels.flatMap(({ key, values }) =>
           values.map(({ value, count }) => ({ value: `${key}=${value}`, note: number(count) })),
         )}
       />
-      <FilterInput name="host" label={text.filter.host} width={120} />
+      <FilterInput name="host" label={text.filter.host} width={116} />
       <Select
         mode="multiple"
         allowClear
         maxTagCount={1}
-        style={{ minWidth: 140 }}
+        style={{ minWidth: 124 }}
         popupMatchSelectWidth={200}
         placeholder={text.filter.phase}
         aria-label={text.filter.phase}
@@ -79,7 +79,7 @@ export function FilterBar({ filter, isFiltered }: { filter: ProcessFilter; isFil
       <Select
         allowClear
         showSearch={{ optionFilterProp: "label" }}
-        style={{ minWidth: 130 }}
+        style={{ minWidth: 112 }}
         popupMatchSelectWidth={200}
         placeholder={text.filter.business}
         aria-label={text.filter.business}
@@ -90,7 +90,7 @@ export function FilterBar({ filter, isFiltered }: { filter: ProcessFilter; isFil
       />
       <Select
         allowClear
-        style={{ minWidth: 110 }}
+        style={{ minWidth: 100 }}
         popupMatchSelectWidth={160}
         placeholder={text.filter.lifetime}
         aria-label={text.filter.lifetime}

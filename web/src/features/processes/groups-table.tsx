@@ -4,11 +4,13 @@ import { usePaged } from "@/api/paged";
 import { fetchGroups, type GroupSort, type ProcessFilter, type ProcessGroup, phases } from "@/api/processes";
 import { useMessages } from "@/settings/context";
 import { type Column, DataTable } from "@/ui/data-table";
+import { EmptyFiltered } from "@/ui/empty-filtered";
 import { formatPercent, useNumbers } from "@/ui/format";
 import { processPath } from "@/ui/paths";
 import { toneOf } from "@/ui/phase";
 import { Empty, Failure } from "@/ui/states";
 import { useUrlValue } from "@/ui/url-state";
+import { filterNames } from "./filter";
 
 const sorts: readonly string[] = ["name", "total", "failed", "restarts", "cpu", "memory"];
 
@@ -28,7 +30,7 @@ type Props = { list: ReturnType<typeof useGroups>; isFiltered: boolean };
 
 /** Each process once: on how many hosts it is in which phase. */
 export function GroupsTable({ list, isFiltered }: Props) {
-  const { processes: text, common } = useMessages();
+  const { processes: text } = useMessages();
   const navigate = useNavigate();
   const [sort, setSort] = useUrlValue("sort", "name");
   const columns = useGroupColumns();
@@ -39,19 +41,14 @@ export function GroupsTable({ list, isFiltered }: Props) {
       label={text.title}
       isMain
       columns={columns}
-      rows={list.rows}
+      {...list.table}
       rowKey={(group) => group.process}
       rowClass={(group) => (group.online === 0 ? "is-away" : "")}
-      isLoading={list.isLoading}
-      isOutdated={list.isOutdated}
       onOpen={(group) => void navigate(processPath(group.process))}
       sort={{ by: sort, onSort: setSort }}
-      onVisible={list.onVisible}
-      onEnd={list.isComplete || list.isFetchingMore ? undefined : () => void list.fetchMore()}
-      isFetchingMore={list.isFetchingMore}
       empty={
         isFiltered ? (
-          <Empty title={common.emptyFiltered} />
+          <EmptyFiltered names={filterNames} />
         ) : (
           <Empty title={text.emptyTitle}>{text.emptyText}</Empty>
         )

@@ -1,12 +1,14 @@
 import { PlusOutlined } from "@ant-design/icons";
+import { useQuery } from "@tanstack/react-query";
 import { Button, Segmented } from "antd";
 import { useCallback, useMemo, useState } from "react";
 import { Link, useNavigate } from "react-router";
 import { usePaged } from "@/api/paged";
-import { fetchGroups, fetchProcesses, type Process } from "@/api/processes";
+import { facetsQuery, fetchGroups, fetchProcesses, type Process } from "@/api/processes";
 import { useMessages } from "@/settings/context";
 import { ColumnPicker } from "@/ui/column-picker";
 import { DataTable } from "@/ui/data-table";
+import { EmptyFiltered } from "@/ui/empty-filtered";
 import { ExportButton } from "@/ui/export";
 import { useNumbers } from "@/ui/format";
 import { Freshness } from "@/ui/freshness";
@@ -18,7 +20,7 @@ import { useUrlValue } from "@/ui/url-state";
 import { useBusinessName } from "@/ui/use-business-name";
 import { BulkBar } from "./bulk-bar";
 import { defaultColumns, optionalColumns, processColumns } from "./columns";
-import { useFilter } from "./filter";
+import { filterNames, useFilter } from "./filter";
 import { FilterBar } from "./filter-bar";
 import { GroupsTable, useGroups } from "./groups-table";
 
@@ -67,6 +69,9 @@ export function Component() {
   const list = usePaged<Process>(key, fetchPage);
   const groups = useGroups(filter, isGrouped);
   const counted = isGrouped ? groups : list;
+  const sums = useQuery(facetsQuery(filter));
+  const matching = sums.isPlaceholderData ? undefined : sums.data?.total;
+  const total = isGrouped ? groups.total : list.isComplete ? list.rows.length : matching;
   const columns = useMemo(() => {
     const wanted = new Set(shown.split(","));
     const isOptional = (name: string) => (optionalColumns as readonly string[]).includes(name);
@@ -85,10 +90,7 @@ export function Component() {
           <span className="muted">
             {counted.isLoading
               ? ""
-              : common.rows(
-                  number(counted.total ?? counted.rows.length),
-                  !counted.isComplete && counted.total === undefined,
-                )}
+              : common.rows(number(total ?? counted.rows.length), !counted.isComplete && total === undefined)}
           </span>
           <Freshness updatedAt={counted.updatedAt} />
         </>
@@ -150,20 +152,15 @@ export function Component() {
           label={text.title}
           isMain
           columns={columns}
-          rows={list.rows}
+          {...list.table}
           rowKey={rowKey}
-          isLoading={list.isLoading}
-          isOutdated={list.isOutdated}
           rowClass={(row) => (row.online ? "" : "is-away")}
           onOpen={(row) => void navigate(processPath(row.process))}
           selection={{ selected, onChange: setSelected }}
           sort={{ by: sort, onSort: setSort }}
-          onVisible={list.onVisible}
-          onEnd={list.isComplete || list.isFetchingMore ? undefined : () => void list.fetchMore()}
-          isFetchingMore={list.isFetchingMore}
           empty={
             isFiltered ? (
-              <Empty title={common.emptyFiltered} />
+              <EmptyFiltered names={filterNames} />
             ) : (
               <Empty title={text.emptyTitle}>{text.emptyText}</Empty>
             )

@@ -2,19 +2,13 @@ import { Form, Input, InputNumber, Select } from "antd";
 import type { ReactNode } from "react";
 import type { Messages } from "@/messages";
 import { useMessages } from "@/settings/context";
-import { commandNames, type Draft, healthNumbers, type PolicyNumber } from "./draft";
+import { commandNames, type Draft, healthNumbers, type PolicyNumber, policyNumbers } from "./draft";
 
 type Props = { draft: Draft; onChange: (draft: Draft) => void; isUpdate: boolean };
 type FieldName = keyof Messages["register"]["field"];
 
-const always: PolicyNumber[] = [
-  "start_check_secs",
-  "stop_check_secs",
-  "op_timeout",
-  "start_retries",
-  "start_interval",
-  "instance_num",
-];
+/** Those of every process; the others go with its lifetime. */
+const always = policyNumbers.filter((name) => name !== "cycle_time");
 
 /** Every field with what it means, in the order in which one thinks of a process. */
 export function FormFields({ draft, onChange, isUpdate }: Props) {

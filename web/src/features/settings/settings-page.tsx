@@ -20,6 +20,7 @@ export function Component() {
     <Page title={text.title}>
       <Panel title={text.appearance} extra={<span className="muted">{text.kept}</span>}>
         <Facts
+          isWide
           items={[
             [
               text.theme,

@@ -3,12 +3,13 @@ import { Link } from "react-router";
 import { fetchTargets, type Target, type TargetState, type Task } from "@/api/tasks";
 import { useMessages } from "@/settings/context";
 import { type Column, DataTable } from "@/ui/data-table";
+import { EmptyFiltered } from "@/ui/empty-filtered";
 import { ExportButton } from "@/ui/export";
 import { FilterInput } from "@/ui/filter-input";
 import { useNumbers } from "@/ui/format";
 import { OutcomeBadge, outcomeOf } from "@/ui/outcome";
 import { hostPath } from "@/ui/paths";
-import { Empty, Failure } from "@/ui/states";
+import { Failure } from "@/ui/states";
 import { useUrlValue } from "@/ui/url-state";
 import { useTargetRows } from "./use-targets";
 
@@ -17,6 +18,8 @@ const states: readonly TargetState[] = ["failed", "pending", "succeeded", "cance
 type Props = { task: Task; onOpen: (index: number) => void };
 
 /** The targets of a task as rows, narrowed by outcome and text. */
+const filterNames = ["outcome", "q"] as const;
+
 export function TargetTable({ task, onOpen }: Props) {
   const { tasks: text, terms, common } = useMessages();
   const number = useNumbers();
@@ -31,7 +34,7 @@ export function TargetTable({ task, onOpen }: Props) {
   });
   return (
     <div className="task-table">
-      <div className="filters">
+      <div className="filters is-short">
         <Segmented
           value={chosen}
           onChange={setState}
@@ -45,14 +48,16 @@ export function TargetTable({ task, onOpen }: Props) {
               : []),
           ]}
         />
-        <FilterInput name="q" label={text.searchTargets} width={200} />
-        <span className="grow" />
-        <ExportButton
-          name="targets"
-          rows={list.rows}
-          fetchPage={search ? undefined : (after) => fetchTargets(task.task_id, state, after, 1000)}
-          columns={["index", "host", "process", "operation", "code", "name", "message"]}
-        />
+        <span className="row grow">
+          <FilterInput name="q" label={text.searchTargets} width={200} />
+          <span className="grow" />
+          <ExportButton
+            name="targets"
+            rows={list.rows}
+            fetchPage={search ? undefined : (after) => fetchTargets(task.task_id, state, after, 1000)}
+            columns={["index", "host", "process", "operation", "code", "name", "message"]}
+          />
+        </span>
       </div>
       {list.error && list.rows.length === 0 ? (
         <Failure error={list.error} onRetry={() => void list.retry()} />
@@ -61,14 +66,10 @@ export function TargetTable({ task, onOpen }: Props) {
           label={text.targets}
           isMain
           columns={columns}
-          rows={list.rows}
+          {...list.table}
           rowKey={(target) => String(target.index)}
-          isLoading={list.isLoading}
           onOpen={(target) => onOpen(target.index)}
-          onVisible={list.onVisible}
-          onEnd={list.onEnd && (() => void list.onEnd?.())}
-          isFetchingMore={list.isFetchingMore}
-          empty={<Empty title={common.emptyFiltered} />}
+          empty={<EmptyFiltered names={filterNames} />}
         />
       )}
     </div>
@@ -81,7 +82,7 @@ function useTargetColumns(): Column<Target>[] {
     {
       key: "host",
       title: text.target.host,
-      width: "minmax(118px, 1fr)",
+      width: "minmax(112px, 1fr)",
       render: (target) => (
         <Link to={hostPath(target.host)} className="mono">
           {target.host}
@@ -98,14 +99,14 @@ function useTargetColumns(): Column<Target>[] {
     {
       key: "outcome",
       title: text.target.outcome,
-      width: "128px",
+      width: "116px",
       render: (target) => <OutcomeBadge target={target} />,
     },
     {
       key: "message",
       title: text.target.message,
-      width: "minmax(120px, 2fr)",
-      from: 560,
+      width: "minmax(100px, 2fr)",
+      from: 340,
       render: (target) => (
         <span title={terms.told(target).slice(0, 500)}>
           {outcomeOf(target.code) === "pending" ? "" : terms.told(target)}

@@ -5,6 +5,7 @@ import { usePaged } from "@/api/paged";
 import { fetchTasks, operations, type TaskState as State, type Task } from "@/api/tasks";
 import { useMessages } from "@/settings/context";
 import { type Column, DataTable } from "@/ui/data-table";
+import { EmptyFiltered } from "@/ui/empty-filtered";
 import { ExportButton } from "@/ui/export";
 import { FilterInput } from "@/ui/filter-input";
 import { formatSpan, useNumbers } from "@/ui/format";
@@ -20,8 +21,10 @@ import { TaskState, taskProcesses, useTaskName } from "./task-state";
 
 const states: readonly State[] = ["running", "paused", "failed", "done"];
 
+const filterNames = ["state", "operation", "process", "user", "app"] as const;
+
 export function Component() {
-  const { tasks: text, common, terms } = useMessages();
+  const { tasks: text, terms } = useMessages();
   const navigate = useNavigate();
   const [state, setState] = useUrlValue("state");
   const [user] = useUrlValue("user");
@@ -110,17 +113,12 @@ export function Component() {
           label={text.title}
           isMain
           columns={columns}
-          rows={list.rows}
+          {...list.table}
           rowKey={(task) => task.task_id}
-          isLoading={list.isLoading}
-          isOutdated={list.isOutdated}
           onOpen={(task) => void navigate(taskPath(task.task_id))}
-          onVisible={list.onVisible}
-          onEnd={list.isComplete || list.isFetchingMore ? undefined : () => void list.fetchMore()}
-          isFetchingMore={list.isFetchingMore}
           empty={
             Object.values(filter).some((value) => value !== undefined) ? (
-              <Empty title={common.emptyFiltered} />
+              <EmptyFiltered names={filterNames} />
             ) : (
               <Empty title={text.emptyTitle}>{text.emptyText}</Empty>
             )

@@ -80,15 +80,7 @@ export function useTargetRows(task: Task, state: TargetState | undefined, search
       ),
     [all.data, wanted],
   );
-  if (!isSearch)
-    return { ...list, onEnd: list.isComplete || list.isFetchingMore ? undefined : list.fetchMore };
-  return {
-    rows: found,
-    isLoading: all.isPending,
-    error: all.error,
-    retry: all.refetch,
-    onVisible: undefined,
-    onEnd: undefined,
-    isFetchingMore: false,
-  };
+  if (!isSearch) return list;
+  const table = { rows: found, isLoading: all.isPending };
+  return { rows: found, table, error: all.error, retry: all.refetch };
 }

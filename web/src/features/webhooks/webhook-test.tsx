@@ -19,7 +19,7 @@ export function TestButton({ webhook, onResult }: Props) {
     onError: (error) => onResult({ webhook, refused: error.message }),
   });
   return (
-    <Button size="small" loading={isPending} onClick={() => mutate()}>
+    <Button size="small" type="text" loading={isPending} onClick={() => mutate()}>
       {text.test}
     </Button>
   );

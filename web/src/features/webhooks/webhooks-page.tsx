@@ -6,6 +6,7 @@ import { useMessages } from "@/settings/context";
 import { ExportButton } from "@/ui/export";
 import { Page } from "@/ui/page";
 import { Guarded } from "@/ui/rights";
+import { RowButton } from "@/ui/row-button";
 import { SimpleTable } from "@/ui/simple-table";
 import { Empty, Failure, Skeleton } from "@/ui/states";
 import { Time } from "@/ui/time";
@@ -107,23 +108,15 @@ function List({ webhooks }: { webhooks: Webhook[] }) {
               isMinor: true,
               render: (webhook) => <Time at={webhook.created_at} />,
             },
-            {
-              key: "test",
-              title: "",
-              isNumber: true,
-              render: (webhook) => <TestButton webhook={webhook} onResult={setResult} />,
-            },
-            {
-              key: "remove",
-              title: "",
-              isNumber: true,
-              render: (webhook) => (
-                <Button size="small" type="text" danger onClick={() => remove(webhook)}>
-                  {text.remove}
-                </Button>
-              ),
-            },
           ]}
+          actions={(webhook) => (
+            <>
+              <TestButton webhook={webhook} onResult={setResult} />
+              <RowButton isDangerous onClick={() => remove(webhook)}>
+                {text.remove}
+              </RowButton>
+            </>
+          )}
         />
       </div>
       <TestReport result={result} />

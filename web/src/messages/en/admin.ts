@@ -127,6 +127,8 @@ export const enrol = {
     host: "Only for host",
   },
   revoke: "Revoke",
+  revokeTitle: (id: string) => `Revoke join token ${id}?`,
+  revokeText: "No further host can join with it; hosts that have joined stay.",
   expired: "ended",
 };
 
@@ -155,6 +157,8 @@ export const access = {
     disable: "Disable",
     enable: "Enable",
     deleteTitle: (name: string) => `Delete user ${name}?`,
+    deleteTokenTitle: (name: string) => `Delete token ${name}?`,
+    deleteTokenText: "Whatever uses it is refused from now on.",
     deleteText: "The user's tokens stop working at once; bindings of the user are deleted.",
     noTokens: "No token",
     tokenOnce: "The token is shown only now.",

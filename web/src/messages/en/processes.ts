@@ -84,8 +84,8 @@ export const process = {
   candidates: "Candidates",
   timelineOf: "Events and operations, newest first",
   operationBy: (operation: string, user: string) => `${operation} by ${user}`,
-  usageHost: "Host",
-  usageInstance: "Instance",
+  pickHost: "Host",
+  pickInstance: "Instance",
   usageRange: "Range",
   usageRanges: { "1h": "1 hour", "7d": "7 days" },
   usageStep: (secs: number) =>
@@ -124,6 +124,7 @@ export const process = {
   outputEmpty: "No operation of the latest tasks ran a command for this process.",
   outputOf: "What the commands of the latest operations printed",
   noOutput: "The command printed nothing.",
+  logOpen: "Show the log",
   logAt: "The process writes its log on each host to",
   logLines: "Lines",
   logLast: (n: number) => `Last ${n} lines`,

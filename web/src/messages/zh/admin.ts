@@ -63,7 +63,7 @@ export const audit: Messages["audit"] = {
   intact: (n) => `${n} 条记录的哈希链完整`,
   broken: (n) => `哈希链在第 ${n} 条记录处断裂`,
   verifying: "正在校验哈希链…",
-  verifiedAt: "校验于",
+  verifiedAt: "校验时间",
   verify: "重新校验",
   lastHash: "最后的哈希",
   lastHashHelp: "请另行保存：以后可以据此判断末尾的记录是否被删除。",
@@ -127,6 +127,8 @@ export const enrol: Messages["enrol"] = {
     host: "仅限主机",
   },
   revoke: "吊销",
+  revokeTitle: (id) => `吊销接入令牌 ${id}？`,
+  revokeText: "不能再用它接入新主机；已接入的主机不受影响。",
   expired: "已到期",
 };
 
@@ -155,6 +157,8 @@ export const access: Messages["access"] = {
     disable: "停用",
     enable: "启用",
     deleteTitle: (name) => `删除用户 ${name}？`,
+    deleteTokenTitle: (name) => `删除令牌 ${name}？`,
+    deleteTokenText: "使用它的程序将立即被拒绝。",
     deleteText: "该用户的令牌立即失效，其授权也会被删除。",
     noTokens: "没有令牌",
     tokenOnce: "令牌仅显示这一次。",

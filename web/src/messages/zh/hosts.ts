@@ -59,7 +59,7 @@ export const hosts: Messages["hosts"] = {
     agentId: "Agent ID",
     rejoin: "允许接替至",
     link: "链路时延",
-    linkMeasured: "测量于",
+    linkMeasured: "测量时间",
   },
   processes: "进程",
   events: "事件",

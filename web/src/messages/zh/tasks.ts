@@ -115,7 +115,7 @@ export const operate: Messages["operate"] = {
   phaseNow: "当前",
   fate: { runs: "将执行", away: "离线", refused: "被拒绝" },
   hint: { runsAlready: "已在运行", doesNotRun: "未在运行" },
-  plannedAt: "计划生成于",
+  plannedAt: "计划时间",
   planAgain: "重新生成计划",
   typeCount: (n) => `输入 ${n} 以确认`,
   button: (operation, n) => `${operation} ${n} 个进程`,
