@@ -143,6 +143,21 @@ async fn hundreds_of_silent_peers_do_not_keep_agents_off_the_link() {
 }
 
 #[tokio::test]
+async fn hundreds_of_peers_that_stall_on_an_agents_own_host_do_not_keep_it_off_the_link() {
+    let fleet = Fleet::start().await.unwrap();
+    let mut agent = fleet.agent("127.0.0.1").await.unwrap();
+    let mut stalled = JoinSet::new();
+    for _ in 0..700 {
+        stalled.spawn(stall(Ipv4Addr::LOCALHOST, fleet.server.link, &HALF_HELLO));
+    }
+
+    agent.restart().unwrap();
+    fleet.until_online("127.0.0.1", true).await;
+
+    stalled.abort_all();
+}
+
+#[tokio::test]
 async fn a_thousand_peers_that_stall_in_their_greeting_do_not_keep_a_known_agent_off_a_new_server() {
     let mut fleet = Fleet::start().await.unwrap();
     let mut agent = fleet.agent("127.0.0.1").await.unwrap();

@@ -28,9 +28,8 @@ use crate::passenger;
 use crate::upstream::Upstreams;
 use crate::{Options, RelayError};
 
-/// For the handshake, and for the first word of it.
+/// For the handshake.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
-const SILENCE_LIMIT: Duration = Duration::from_secs(5);
 /// From an agent's handshake to its welcome: less than an agent waits. A server that is busy gets all of that time: an
 /// agent that is cut off greets again, and costs it more.
 const WELCOME_LIMIT: Duration = Duration::from_secs(9);
@@ -93,25 +92,16 @@ async fn accept(listener: TcpListener, door: Arc<Door>, tasks: Tasks) {
             tracing::debug!(%peer, "not connected to the server: a connection is closed");
             continue;
         }
-        let at_once = door.greetings.admit_now(peer.ip());
+        let silent = door.greetings.enter(peer.ip());
         let (door, of_tasks) = (door.clone(), tasks.clone());
         tasks.spawn("agent greeting", async move {
-            let admitted = match at_once {
-                Some(admitted) => Some(admitted),
-                None => match door.greetings.wait() {
-                    Some(_waiting) => door.greetings.admit(peer.ip()).await,
-                    None => None,
-                },
-            };
-            let Some(admitted) = admitted else {
+            if !silent.speaks(&stream).await {
+                return tracing::debug!(%peer, "a peer said nothing");
+            }
+            let Some(admitted) = door.greetings.admit(peer.ip()).await else {
                 return tracing::debug!(%peer, "too many handshakes: a new connection is closed");
             };
-            let greeting = Box::pin(async {
-                if tokio::time::timeout(SILENCE_LIMIT, stream.readable()).await.is_ok() {
-                    admitted.greeting.hears();
-                    greet(stream, peer, door.clone(), of_tasks).await;
-                }
-            });
+            let greeting = Box::pin(greet(stream, peer, door.clone(), of_tasks));
             tokio::select! {
                 ended = tokio::time::timeout(GREETING_LIMIT, greeting) => if ended.is_err() {
                     tracing::debug!(%peer, "a peer did not finish its greeting in time");

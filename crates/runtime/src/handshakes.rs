@@ -1,8 +1,9 @@
 //! Connections that have not finished their handshake and greeting: how many, and which give way. Each listener has its
 //! own.
 //!
-//! Promised: peers that say nothing, or stop in the middle, keep nobody off. When all greetings are
-//! taken, one that has stalled gives way to a new one, and of two the one from an address that is not known.
+//! Promised: peers that say nothing, or stop in the middle, keep nobody off. A peer that has said nothing holds no greeting
+//! (see `silent`). When all greetings are taken, one that has stalled gives way to a new one, and of two the one from an
+//! address that is not known.
 //! Addresses are known by the sessions, hosts or authenticated calls that they have; each has a few greetings that nobody else
 //! can take. Of the others, one address (IPv6: one /64) gets most at most; beyond that, its own give way. Where nothing
 //! stalls, one that waits for its turn at the handshake gives way: of the address that has most of them, the one that has
@@ -10,6 +11,8 @@
 //! Where all have the same, a new peer waits for a moment and is closed then. Agents try again. Nobody gives way whose
 //! session is being opened: it is the store that is slow.
 //! Absent: who a peer is; that is proved by its certificate, or by a call.
+
+mod silent;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -19,8 +22,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
+
+use silent::Silent;
+pub use silent::SilentPlace;
 
 /// Greetings at the same time of addresses that are not known, and of those that are.
 const OF_UNKNOWN_MAX: usize = 512;
@@ -30,9 +37,9 @@ const OF_UNKNOWN_ADDRESS_MAX: usize = OF_UNKNOWN_MAX / 4 * 3;
 /// Greetings of one known address that count as such: a host has one agent, which may come back before its old
 /// connection is gone; agents behind one address share the greetings of the unknown beyond this.
 const OF_KNOWN_ADDRESS_MAX: usize = 8;
-/// A peer that has said nothing at all may be made to give way after this; an agent speaks first, at once.
-const SILENT_AFTER: Duration = Duration::from_millis(250);
-/// One that has spoken and not greeted yet, after this; an agent needs some milliseconds.
+/// A peer has this long for its first word; an agent speaks at once.
+const SILENCE_LIMIT: Duration = Duration::from_secs(5);
+/// One that has spoken and not greeted yet may be made to give way after this; an agent needs some milliseconds.
 const STALLED_AFTER: Duration = Duration::from_secs(3);
 /// Addresses that are remembered; those of the first are kept.
 pub const KNOWN_ADDRESSES_MAX: usize = 200_000;
@@ -40,18 +47,26 @@ pub const KNOWN_ADDRESSES_MAX: usize = 200_000;
 pub const PLACE_WAIT_MAX: Duration = Duration::from_millis(500);
 const LOOK_PERIOD: Duration = Duration::from_millis(50);
 /// Peers that wait for a greeting; beyond it a new one is closed at once.
-const WAITING_MAX: usize = 512;
+const WAITING_MAX: usize = 256;
 
 #[derive(Debug)]
 pub struct Handshakes {
     state: Mutex<State>,
     changed: Notify,
     waiting: Semaphore,
+    silent_unknown: Arc<Silent>,
+    silent_known: Arc<Silent>,
 }
 
 impl Default for Handshakes {
     fn default() -> Self {
-        Self { state: Mutex::default(), changed: Notify::new(), waiting: Semaphore::new(WAITING_MAX) }
+        Self {
+            state: Mutex::default(),
+            changed: Notify::new(),
+            waiting: Semaphore::new(WAITING_MAX),
+            silent_unknown: Arc::default(),
+            silent_known: Arc::default(),
+        }
     }
 }
 
@@ -76,7 +91,7 @@ pub struct Greeting {
     peer: IpAddr,
     is_known: bool,
     since: Instant,
-    /// Milliseconds after `since` at which something was heard first; 0 is never.
+    /// Milliseconds after `since` at which something was heard last.
     heard: AtomicU64,
     /// It has spoken, and it is we who have not begun.
     waits: AtomicBool,
@@ -86,9 +101,9 @@ pub struct Greeting {
 }
 
 impl Greeting {
-    /// The peer has said something.
-    pub fn hears(&self) {
-        let now = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
+    /// It goes on: what it has to say next counts from now.
+    fn hears(&self) {
+        let now = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.heard.store(now, Ordering::Relaxed);
     }
 
@@ -128,8 +143,7 @@ impl Greeting {
     fn stalled(&self, now: Instant) -> Option<Duration> {
         let heard = self.heard.load(Ordering::Relaxed);
         let quiet = now.duration_since(self.since).saturating_sub(Duration::from_millis(heard));
-        let limit = if heard == 0 { SILENT_AFTER } else { STALLED_AFTER };
-        (quiet >= limit).then_some(quiet)
+        (quiet >= STALLED_AFTER).then_some(quiet)
     }
 }
 
@@ -144,9 +158,22 @@ impl Handshakes {
         }
     }
 
-    /// None where everything is taken by peers that do not stall.
+    /// A peer that was just accepted and has said nothing yet.
+    pub fn enter(&self, peer: IpAddr) -> SilentPlace {
+        let peer = peer.to_canonical();
+        let is_known =
+            self.state.lock().known.contains(&peer) && self.silent_known.count_of(peer) < OF_KNOWN_ADDRESS_MAX;
+        if is_known { self.silent_known.enter(peer) } else { self.silent_unknown.enter(share_of(peer)) }
+    }
+
+    /// A greeting for a peer that has spoken. None where everything is taken by peers that do not stall.
     pub async fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Admitted> {
         let (peer, begun) = (peer.to_canonical(), Instant::now());
+        let at_once = self.try_admit(peer, begun);
+        if at_once.is_some() {
+            return at_once;
+        }
+        let _waiting = self.waiting.try_acquire().ok()?;
         loop {
             let changed = self.changed.notified();
             let admitted = self.try_admit(peer, Instant::now());
@@ -157,29 +184,18 @@ impl Handshakes {
         }
     }
 
-    /// At once, or not at all.
-    pub fn admit_now(self: &Arc<Self>, peer: IpAddr) -> Option<Admitted> {
-        self.try_admit(peer.to_canonical(), Instant::now())
-    }
-
-    /// The right to wait in [`Self::admit`]; None where too many do.
-    pub fn wait(&self) -> Option<SemaphorePermit<'_>> {
-        self.waiting.try_acquire().ok()
-    }
-
     fn try_admit(self: &Arc<Self>, peer: IpAddr, now: Instant) -> Option<Admitted> {
         let mut state = self.state.lock();
-        let of_address = state.open.values().filter(|open| open.is_known && open.peer == peer).count();
-        let count = |is_known: bool| state.open.values().filter(|open| open.is_known == is_known).count();
-        let has_own = state.known.contains(&peer) && of_address < OF_KNOWN_ADDRESS_MAX;
-        let is_known = has_own && count(true) < OF_KNOWN_MAX;
+        let is_own = |open: &Greeting| open.is_known && open.peer == peer;
+        let has_own = state.count(is_own) < OF_KNOWN_ADDRESS_MAX && state.count(|open| open.is_known) < OF_KNOWN_MAX;
+        let is_known = state.known.contains(&peer) && (has_own || state.evict_stalled(now, is_own).is_some());
         if !is_known {
             let share = share_of(peer);
             if state.of_unknown(share) >= OF_UNKNOWN_ADDRESS_MAX {
-                let is_own = |open: &Greeting| share_of(open.peer) == share;
+                let is_own = |open: &Greeting| !open.is_known && share_of(open.peer) == share;
                 state.evict_stalled(now, is_own).or_else(|| state.evict_waiting(is_own))?;
-            } else if count(false) >= OF_UNKNOWN_MAX {
-                let stalled = state.evict_stalled(now, |_| true);
+            } else if state.count(|open| !open.is_known) >= OF_UNKNOWN_MAX {
+                let stalled = state.evict_stalled(now, |open| !open.is_known);
                 stalled.or_else(|| state.evict_waiting(|_| true)).or_else(|| state.evict_of_most(share))?;
             }
         }
@@ -200,9 +216,13 @@ impl Handshakes {
 }
 
 impl State {
+    fn count(&self, counts: impl Fn(&Greeting) -> bool) -> usize {
+        self.open.values().filter(|open| counts(open)).count()
+    }
+
     /// Of one address among the unknown.
     fn of_unknown(&self, share: IpAddr) -> usize {
-        self.open.values().filter(|open| !open.is_known && share_of(open.peer) == share).count()
+        self.count(|open| !open.is_known && share_of(open.peer) == share)
     }
 
     /// Of the address that has most of those that wait for their turn, the one that has waited longest: it is the
@@ -231,14 +251,11 @@ impl State {
         by_address.into_values().max().map(|(count, Reverse(oldest))| (count, oldest))
     }
 
-    /// Those that are silent go first, then the longest stalled; only among the unknown, whose turn it is.
+    /// The one that has stalled longest.
     fn evict_stalled(&mut self, now: Instant, may_go: impl Fn(&Greeting) -> bool) -> Option<()> {
-        let may_go = |open: &Greeting| !open.is_known && !open.is_in_store.load(Ordering::Relaxed) && may_go(open);
-        let unknown = self.open.iter().filter(|(_, open)| may_go(open));
-        let stalled = unknown.filter_map(|(id, open)| {
-            let quiet = open.stalled(now)?;
-            Some(((open.heard.load(Ordering::Relaxed) == 0, quiet), *id))
-        });
+        let may_go = |open: &Greeting| !open.is_in_store.load(Ordering::Relaxed) && may_go(open);
+        let open = self.open.iter().filter(|(_, open)| may_go(open));
+        let stalled = open.filter_map(|(id, open)| Some((open.stalled(now)?, *id)));
         let (_, victim) = stalled.max()?;
         self.evict(victim)
     }
@@ -246,6 +263,18 @@ impl State {
     fn evict(&mut self, victim: u64) -> Option<()> {
         self.open.remove(&victim)?.gives_way.cancel();
         Some(())
+    }
+}
+
+impl SilentPlace {
+    /// Whether the peer says something before it gives way or its time is over. What it says is looked at and left there:
+    /// tokio takes a new connection to be readable before anything has come.
+    pub async fn speaks(self, stream: &TcpStream) -> bool {
+        let mut first = [0];
+        tokio::select! {
+            spoke = tokio::time::timeout(SILENCE_LIMIT, stream.peek(&mut first)) => matches!(spoke, Ok(Ok(1..))),
+            () = self.gives_way.cancelled() => false,
+        }
     }
 }
 
@@ -266,6 +295,9 @@ impl Drop for Admitted {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
     use super::*;
 
     fn peer(number: u8) -> IpAddr {
@@ -326,16 +358,43 @@ mod tests {
         assert!(greetings.try_admit(peer(1), now).is_none(), "the other one has no more than it");
     }
 
+    #[tokio::test]
+    async fn a_peer_that_speaks_is_heard_among_any_number_of_silent_ones_of_its_address() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (greetings, address) = (Handshakes::default(), listener.local_addr().unwrap());
+        let silent: Vec<_> = (0..silent::SILENT_MAX).map(|_| greetings.enter(address.ip())).collect();
+        let mut peer = TcpStream::connect(address).await.unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+
+        let place = greetings.enter(address.ip());
+        let later: Vec<_> = (0..silent::SILENT_MAX / 2).map(|_| greetings.enter(address.ip())).collect();
+        peer.write_all(&[0]).await.unwrap();
+
+        assert!(place.speaks(&accepted).await);
+        drop((silent, later));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_says_nothing_is_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (greetings, address) = (Handshakes::default(), listener.local_addr().unwrap());
+        let _peer = TcpStream::connect(address).await.unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+
+        assert!(!greetings.enter(address.ip()).speaks(&accepted).await);
+    }
+
     #[test]
-    fn silent_peers_give_way_to_new_ones_after_a_moment() {
-        let (greetings, now) = (Arc::new(Handshakes::default()), Instant::now());
-        let silent = filled(&greetings, now);
+    fn silent_peers_of_known_addresses_are_apart_and_few() {
+        let greetings = Handshakes::default();
+        greetings.know([peer(2)]);
+        let known: Vec<_> = (0..2 * OF_KNOWN_ADDRESS_MAX).map(|_| greetings.enter(peer(2))).collect();
 
-        assert!(greetings.try_admit(peer(2), now).is_none());
-        let admitted = greetings.try_admit(peer(2), now + SILENT_AFTER);
+        let flood: Vec<_> = (0..2 * silent::SILENT_MAX).map(|number| greetings.enter(address(number))).collect();
 
-        assert!(admitted.is_some());
-        assert_eq!(silent.iter().filter(|silent| silent.greeting.gives_way.is_cancelled()).count(), 1);
+        let left = known.iter().filter(|place| !place.gives_way.is_cancelled()).count();
+        assert_eq!(left, OF_KNOWN_ADDRESS_MAX);
+        drop(flood);
     }
 
     #[test]
@@ -419,5 +478,18 @@ mod tests {
         assert!(silent.iter().all(|silent| !silent.greeting.gives_way.is_cancelled()));
         drop(own);
         assert!(greetings.try_admit(peer(2), now).is_some(), "what is over is given back");
+    }
+
+    #[test]
+    fn stalled_greetings_of_a_known_address_give_way_to_its_newest() {
+        let (greetings, now) = (Arc::new(Handshakes::default()), Instant::now());
+        greetings.know([peer(2)]);
+        let stalled: Vec<_> = (0..OF_KNOWN_ADDRESS_MAX).filter_map(|_| greetings.try_admit(peer(2), now)).collect();
+        let _flood = filled(&greetings, now + STALLED_AFTER);
+
+        let newest = greetings.try_admit(peer(2), now + STALLED_AFTER).expect("its own give way");
+
+        assert!(newest.greeting.is_known());
+        assert_eq!(gone(&stalled).len(), 1);
     }
 }

@@ -43,7 +43,7 @@ mod tests {
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (mut ours, _) = listener.accept().await.unwrap();
         peer.write_all(&[7; 10 * READ_BYTES]).await.unwrap();
-        ours.readable().await.unwrap();
+        ours.peek(&mut [0]).await.unwrap();
 
         let last_word = async {
             ours.write_all(b"busy").await.unwrap();

@@ -30,9 +30,8 @@ use crate::ServerError;
 const LOOK_PERIOD: Duration = Duration::from_secs(5);
 /// An own certificate is replaced when less than this is left of its year.
 const RENEW_BEFORE: Duration = Duration::from_secs(120 * 24 * 3600);
-/// For the handshake, and for its first byte.
+/// For the handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// A PEM file is a few kilobytes.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// The name of the key in the store.
@@ -194,17 +193,13 @@ impl Https {
     /// None where the peer did not finish, or too many others shake hands.
     pub(super) async fn accept(&self, mut stream: TcpStream, peer: SocketAddr) -> Option<TlsStream<TcpStream>> {
         let handshakes = &self.0.handshakes;
-        let admitted = match handshakes.admit_now(peer.ip()) {
-            Some(admitted) => admitted,
-            None => {
-                let _waiting = handshakes.wait()?;
-                handshakes.admit(peer.ip()).await?
-            }
-        };
+        if !handshakes.enter(peer.ip()).speaks(&stream).await {
+            return None;
+        }
+        let admitted = handshakes.admit(peer.ip()).await?;
         let shaken = Box::pin(async {
             let mut first = [0];
-            tokio::time::timeout(SILENCE_MAX, stream.peek(&mut first)).await.ok()?.ok()?;
-            admitted.greeting.hears();
+            stream.peek(&mut first).await.ok()?;
             if first[0] != HANDSHAKE_RECORD {
                 refuse_plain(&mut stream).await;
                 return None;

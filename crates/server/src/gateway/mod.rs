@@ -47,9 +47,8 @@ pub(crate) use signing::{rotate as rotate_signing_key, secret as signing_secret}
 pub(crate) use tickets::keys as ticket_keys;
 
 const AUTHORITY: &str = "authority";
-/// For the handshake and the greeting; for the first word of it.
+/// For the handshake and the greeting.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
-const SILENCE_LIMIT: Duration = Duration::from_secs(5);
 
 /// The server's own authority: read from the store, made on first use.
 pub async fn authority(store: &Arc<dyn Store>) -> Result<Authority, ServerError> {
@@ -177,16 +176,14 @@ async fn accept(listener: TcpListener, mut certificate: LinkCertificate, gateway
             gateway.control.serves_link_until(certificate.expires_at.as_second());
         }
         // Nobody is waited for here: known agents stand in the same queue as strangers until they are accepted.
-        let at_once = gateway.greetings.admit_now(peer.ip());
+        let silent = gateway.greetings.enter(peer.ip());
         let (gateway, acceptor, of_tasks) = (gateway.clone(), certificate.acceptor.clone(), tasks.clone());
         tasks.spawn("link greeting", async move {
-            let admitted = match at_once {
-                Some(admitted) => Some(admitted),
-                None => match gateway.greetings.wait() {
-                    Some(_waiting) => gateway.greetings.admit(peer.ip()).await,
-                    None => None,
-                },
-            };
+            if !silent.speaks(&stream).await {
+                gateway.control.metrics().admission("silent");
+                return tracing::debug!(%peer, "a peer said nothing");
+            }
+            let admitted = gateway.greetings.admit(peer.ip()).await;
             let Some(admitted) = admitted else {
                 gateway.control.metrics().admission("full");
                 return tracing::debug!(%peer, "too many link handshakes: a new connection is closed");
@@ -213,7 +210,7 @@ struct Guest {
     turn: Turn,
 }
 
-/// The peer speaks first, and then waits for its turn.
+/// A peer that has spoken waits for its turn.
 async fn admit_and_greet(
     stream: TcpStream,
     peer: SocketAddr,
@@ -223,10 +220,6 @@ async fn admit_and_greet(
     tasks: Tasks,
 ) {
     let metrics = gateway.control.metrics();
-    if tokio::time::timeout(SILENCE_LIMIT, stream.readable()).await.is_err() {
-        return;
-    }
-    greeting.hears();
     if has_left(&stream).await {
         return metrics.admission("left");
     }
