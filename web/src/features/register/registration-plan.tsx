@@ -32,6 +32,8 @@ export function RegistrationPlan({ registration }: { registration: Registration 
     placeholderData: (before) => before,
     refetchOnWindowFocus: false,
   });
+  // Until the plan of this text is there, that of the text before stays on the screen, but is not saved by.
+  const isCurrent = deferred === registration && !query.isPlaceholderData;
   return (
     <aside className="panel register-plan" aria-label={text.plan}>
       <div className="panel-head">
@@ -50,7 +52,12 @@ export function RegistrationPlan({ registration }: { registration: Registration 
             {groupChanges(query.data.hosts).map((group) => (
               <ChangeGroup key={group.hosts[0]?.host} hosts={group.hosts} />
             ))}
-            <SaveButton registration={deferred} hosts={query.data.hosts} process={query.data.process} />
+            <SaveButton
+              registration={deferred}
+              hosts={query.data.hosts}
+              process={query.data.process}
+              isPlanned={isCurrent}
+            />
           </>
         )}
       </div>
@@ -121,15 +128,15 @@ function ChangeGroup({ hosts }: { hosts: HostChange[] }) {
   );
 }
 
-function SaveButton({
-  registration,
-  hosts,
-  process,
-}: {
+type SaveProps = {
   registration: Registration;
   hosts: HostChange[];
   process: string;
-}) {
+  /** What is shown is the plan of this registration. */
+  isPlanned: boolean;
+};
+
+function SaveButton({ registration, hosts, process, isPlanned }: SaveProps) {
   const { register: text } = useMessages();
   const number = useNumbers();
   const client = useQueryClient();
@@ -163,7 +170,7 @@ function SaveButton({
         <Button
           type="primary"
           block
-          disabled={!isAllowed || count === 0}
+          disabled={!isAllowed || !isPlanned || count === 0}
           loading={isSaving}
           onClick={() => void save()}
         >
