@@ -33,18 +33,19 @@ export const troubleTypes = {
   offline: ["agent_offline"],
 } as const;
 
-const ALL_TYPES = Object.values(troubleTypes).flat().join(",");
+const allTypes: readonly string[] = Object.values(troubleTypes).flat();
+export const isTrouble = (type: string) => allTypes.includes(type);
 const STEP_SECS = 1800;
 const STEPS = 48;
 
 function countEvents(since: number, until: number, step: number, signal?: AbortSignal) {
-  const query = { since, until, step, type: ALL_TYPES };
+  const query = { since, until, step, type: allTypes.join(",") };
   return data(api.GET("/api/v1/events/histogram", { params: { query }, signal }));
 }
 
 /** Trouble over the last 24 hours by the half hour, and of the last hour alone. */
 export const troubleQuery = queryOptions({
-  queryKey: ["overview", "trouble"],
+  queryKey: ["trouble"],
   queryFn: async ({ signal }) => {
     const now = Math.ceil(Date.now() / 1000);
     const until = Math.ceil(now / STEP_SECS) * STEP_SECS;

@@ -94,18 +94,25 @@ export const facetsQuery = ({ sort: _, full: __, count: ___, ...filter }: Proces
   });
 
 const INSTANCES_MAX = 20_000;
-const MANY_INSTANCES = 1000;
+const MS_PER_INSTANCE = 10;
+const INSTANCES_PACE_MAX_MS = 60_000;
+
+/** The least time between two questions for so many instances: many cost more, and something always happens to one. */
+export const instancesPaceMs = (count: number) => Math.min(count * MS_PER_INSTANCE, INSTANCES_PACE_MAX_MS);
+
+/** The key of `processQuery`: below that of the process, and apart from what its hosts are asked for. */
+export const instancesKey = (namespace: string, name: string) => ["process", namespace, name, "instances"];
 
 /** A process on all its hosts, with spec and snapshot. */
 export const processQuery = (namespace: string, name: string) =>
   queryOptions({
-    queryKey: ["process", namespace, name],
+    queryKey: instancesKey(namespace, name),
     queryFn: async ({ signal }) => {
       const filter = { namespace, name, full: true };
       const { rows } = await fetchAll((after) => fetchProcesses(filter, after, 1000, signal), INSTANCES_MAX);
       return rows;
     },
-    refetchInterval: (query) => ((query.state.data?.length ?? 0) > MANY_INSTANCES ? 20_000 : 5000),
+    refetchInterval: (query) => Math.max(5000, instancesPaceMs(query.state.data?.length ?? 0)),
     staleTime: 2000,
   });
 

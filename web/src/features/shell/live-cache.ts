@@ -1,29 +1,45 @@
 import { type QueryClient, useQueryClient } from "@tanstack/react-query";
 import { useEffect } from "react";
 import type { Event } from "@/api/events";
-import { splitProcess } from "@/api/processes";
+import { isTrouble } from "@/api/overview";
+import { instancesKey, instancesPaceMs, splitProcess } from "@/api/processes";
 import { eventStream } from "@/api/stream";
 
 /** How long what an event concerns waits for further events before it is asked for anew. */
 const SETTLE_MS = 400;
 /** Sums over the whole fleet cost more, and something always happens in a large one. */
-const SLOWER_MS: Record<string, number> = { overview: 2000, "overview-map": 10_000, facets: 5000 };
+const SLOWER_MS: Record<string, number> = {
+  overview: 2000,
+  "overview-map": 10_000,
+  trouble: 10_000,
+  facets: 5000,
+};
 
 type Key = readonly string[];
 
-/** What an event names: the process's page, the hosts, the sums over all of them. */
+/** What an event names: the process on its hosts, the hosts, the sums over all of them. */
 export function keysOf(event: Event): Key[] {
   const keys: Key[] = [["overview"], ["overview-map"]];
   if (event.process) {
     const { namespace, name } = splitProcess(event.process);
-    keys.push(["process", namespace, name], ["facets"]);
+    keys.push(instancesKey(namespace, name), ["facets"]);
   }
+  if (isTrouble(event.type)) keys.push(["trouble"]);
   if (event.type.startsWith("agent_")) keys.push(["hosts"]);
   return keys;
 }
 
+/** How long a key waits after its first event. */
+function paceOf(client: QueryClient, key: Key): number {
+  const kind = key[0] ?? "";
+  const slower = SLOWER_MS[kind];
+  if (slower !== undefined || kind !== "process") return slower ?? SETTLE_MS;
+  const held = client.getQueryData<unknown[]>(key)?.length ?? 0;
+  return Math.max(SETTLE_MS, instancesPaceMs(held));
+}
+
 /** Marks queries as out of date, each kind at its own pace. */
-class Marker {
+export class Marker {
   private readonly dirty = new Map<string, ReturnType<typeof setTimeout>>();
 
   constructor(private readonly client: QueryClient) {}
@@ -35,7 +51,7 @@ class Marker {
       this.dirty.delete(name);
       void this.client.invalidateQueries({ queryKey: key, refetchType: "active" });
     };
-    this.dirty.set(name, setTimeout(refresh, SLOWER_MS[key[0] ?? ""] ?? SETTLE_MS));
+    this.dirty.set(name, setTimeout(refresh, paceOf(this.client, key)));
   }
 
   stop() {
