@@ -2,7 +2,7 @@
 //!
 //! Promised: what has not begun never runs; of what has begun the command that runs is ended with
 //! its tree, nothing further is done, and the message says what had been done; management stays as
-//! it was. Absent: undoing.
+//! it was. A life that a stop or kill has touched is not started again after its end. Absent: undoing.
 
 use proctor_model::{Code, Exit, Message, OperationId, Outcome, messages};
 

@@ -25,9 +25,6 @@ impl Process {
         let (command, line) =
             if is_kill { (CommandKind::Kill, control.kill.clone()) } else { (CommandKind::Stop, control.stop.clone()) };
         self.mark_begun();
-        let is_restart = self.current.as_ref().is_some_and(|current| current.request.kind == OperationKind::Restart);
-        self.record.unwanted = (!is_restart).then(|| life.clone());
-        self.dirty = true;
         match line {
             Some(line) => {
                 let timeout = self.policy_of_current().policy.op_timeout.duration();
@@ -36,9 +33,20 @@ impl Process {
             }
             None if is_kill => self.kill_tree(now, life),
             None => {
+                self.mark_unwanted();
                 self.actions.push_back(Action::Signal(life.clone(), Signal::Terminate));
                 self.wait_for_exit(now, life);
             }
+        }
+    }
+
+    /// A stop or kill command begins or a signal is sent. If an operator wants it, so is the end of this life from now
+    /// on, also when the operation is taken back: nobody can take back what was sent.
+    pub(super) fn mark_unwanted(&mut self) {
+        let kind = self.current.as_ref().map(|current| current.request.kind);
+        if matches!(kind, Some(OperationKind::Stop | OperationKind::Kill)) && self.record.unwanted != self.record.life {
+            self.record.unwanted.clone_from(&self.record.life);
+            self.dirty = true;
         }
     }
 
@@ -85,6 +93,7 @@ impl Process {
     }
 
     pub(super) fn kill_tree(&mut self, now: Time, life: Incarnation) {
+        self.mark_unwanted();
         self.actions.push_back(Action::KillTree(life.clone()));
         let message = messages::still_there_after_sigkill(life.pid);
         let fallback = Fallback::Fail(Failure::new(Code::CheckFailed, message));

@@ -428,10 +428,16 @@ impl Process {
     /// On disk before it runs: whoever comes after a crash knows whom to wait for.
     fn command_begun(&mut self, now: Time, command: Incarnation) {
         let Some((kind, timeout)) = self.announced.take() else { return };
+        if self.is_cut_short() {
+            return; // its end is asked for already, and it does not proceed
+        }
         let until = now + timeout + seek_window(self.policy_of_current());
         if let (CommandKind::Start | CommandKind::Restart, Some(launch)) = (kind, &mut self.record.launch) {
             (launch.begun, launch.until, launch.since) = (true, until, Some(command.start_ticks));
             self.session = Some((command.pid, command.start_ticks));
+        }
+        if let CommandKind::Stop | CommandKind::Kill = kind {
+            self.mark_unwanted();
         }
         if self.scheduled {
             self.note_run();

@@ -283,10 +283,6 @@ impl Process {
 
     pub(super) fn finish(&mut self, now: Time, mut outcome: Outcome) {
         if let Some(current) = self.current.take() {
-            if current.cut_short.is_some() {
-                self.record.unwanted = None;
-                self.dirty = true;
-            }
             let hosts =
                 matches!(current.request.kind, OperationKind::Start | OperationKind::Restart | OperationKind::Manage);
             if let Some(note) = current.spec.instances_note().filter(|_| hosts && outcome.code.is_success()) {

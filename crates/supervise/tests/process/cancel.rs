@@ -5,7 +5,7 @@ use std::time::Duration;
 use proctor_model::{Code, OperationKind, Phase};
 
 use super::world::{Habits, World, spec};
-use super::{resident, running};
+use super::{code_of, resident, running};
 
 #[test]
 fn a_cancelled_operation_that_waits_never_runs() {
@@ -63,6 +63,65 @@ fn a_cancelled_stop_leaves_the_process_managed() {
 
     assert_eq!(world.outcome(stop).unwrap().code, Code::Cancelled);
     assert_eq!((world.pid(), world.machine.managed(), world.machine.phase()), (before, true, Phase::Running));
+}
+
+#[test]
+fn what_a_cancelled_stop_or_kill_has_touched_is_not_started_again_when_it_dies_late() {
+    let slow = Habits { dies_after_ms: Some(3000), killed_after_ms: 3000, ..Habits::default() };
+    for (kind, crash) in [(OperationKind::Kill, false), (OperationKind::Stop, false), (OperationKind::Kill, true)] {
+        for by_command in [false, true] {
+            let spec = spec(|spec| spec.control.stop = spec.control.stop.take().filter(|_| by_command));
+            let mut world = World::new(spec, slow.clone());
+            assert_eq!(code_of(&mut world, OperationKind::Start), Code::Success);
+            let launches = world.launches.len();
+            let operation = world.request(kind);
+            world.pass(Duration::from_secs(1));
+
+            world.cancel(operation);
+            if crash {
+                world.crash_agent(true);
+            }
+            world.pass(Duration::from_secs(600));
+
+            assert_eq!(world.outcome(operation).unwrap().code, Code::Cancelled);
+            assert_eq!((world.is_alive(), world.launches.len()), (false, launches), "{kind}");
+            assert!(!world.machine.managed());
+        }
+    }
+}
+
+#[test]
+fn a_reload_that_is_cancelled_does_not_bring_back_what_a_stop_has_failed_on() {
+    let spec = spec(|spec| spec.control.reload = Some("reload".parse().unwrap()));
+    let mut world = World::new(spec, Habits { dies_after_ms: Some(60_000), ..Habits::default() });
+    code_of(&mut world, OperationKind::Start);
+    let stop = world.request(OperationKind::Stop);
+    world.pass(Duration::from_secs(30));
+    assert_eq!(world.outcome(stop).unwrap().code, Code::CheckFailed);
+
+    let reload = world.request(OperationKind::Reload);
+    world.pass(Duration::from_millis(5));
+    world.cancel(reload);
+    world.pass(Duration::from_secs(600));
+
+    assert_eq!(world.outcome(reload).unwrap().code, Code::Cancelled);
+    assert!(!world.is_alive() && !world.machine.managed());
+}
+
+#[test]
+fn a_stop_that_is_cancelled_before_its_command_begins_has_touched_nothing() {
+    let mut world = running(Habits::default());
+    let stop = world.request(OperationKind::Stop);
+    world.pass(Duration::from_millis(1));
+    world.cancel(stop);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.outcome(stop).unwrap().code, Code::Cancelled);
+    assert!(!world.ran.contains(&stop));
+
+    world.kill_outside();
+    world.pass(Duration::from_secs(60));
+
+    assert!(world.is_alive() && world.machine.managed());
 }
 
 #[test]
