@@ -6,7 +6,7 @@ NEXTEST_VERSION := 0.9.143
 DENY_VERSION := 0.20.2
 FUZZ_VERSION := 0.13.2
 DEB_VERSION := 3.8.0
-MUSL_TARGET ?= x86_64-unknown-linux-musl
+MUSL_TARGETS ?= x86_64-unknown-linux-musl aarch64-unknown-linux-musl
 PACKAGES_PROFILE ?= release
 FUZZ_SECONDS ?= 300
 SCHEMATHESIS_EXAMPLES ?= 40
@@ -29,10 +29,10 @@ run: system web
 release: system web
 	$(CARGO) build --release --bins
 
-## Build .deb packages, the static agent and the OCI image in target/packages
+## Build .deb packages, the static agents and the OCI image in target/packages
 packages: system web
-	@command -v cargo-deb > /dev/null || $(CARGO) install --locked cargo-deb@$(DEB_VERSION)
-	scripts/build-packages $(PACKAGES_PROFILE) $(MUSL_TARGET)
+	scripts/install-packaging-tools $(DEB_VERSION) $(MUSL_TARGETS)
+	scripts/build-packages $(PACKAGES_PROFILE) $(MUSL_TARGETS)
 
 ## Install, upgrade and remove the packages of target/packages in a copy of this system, and check units and chart
 packages-test:
