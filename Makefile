@@ -45,12 +45,13 @@ build:
 ## Run all checks: format, lints, crate direction, all tests, dependency audit
 test: system tools web-test lint unit web-e2e deny
 
-## Check format, clippy and the direction of crate dependencies
+## Check format, clippy, the direction of crate dependencies, and the chart
 lint:
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	scripts/check-direction
 	scripts/check-paths
+	scripts/check-chart packaging/helm/proctor packaging/compose/compose.yaml
 
 ## Check the format, and lint and unit-test the crates that differ from BASE (default: the last commit)
 quick:
@@ -58,7 +59,7 @@ quick:
 
 ## Run unit, property, conformance and end-to-end tests, and list skipped ones
 unit: build
-	@rm -rf $${CARGO_TARGET_DIR:-target}/skipped-tests
+	@find $${CARGO_TARGET_DIR:-target}/skipped-tests -type f ! -name check-chart -delete 2> /dev/null || true
 	$(CARGO) nextest run --workspace
 	$(CARGO) nextest run --package proctor-traces --features otlp
 	@scripts/report-skips
