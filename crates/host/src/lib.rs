@@ -65,6 +65,7 @@ pub use reaper::reap_orphans;
 pub use release::{CommandRelease, HeldCommand, command_release};
 pub use rights::UserRights;
 pub use sampler::{Sample, Sampler};
+pub use usage::MeasuredLife;
 
 use blocking::Blocking;
 use command::CommandContext;
@@ -432,25 +433,24 @@ impl Host {
         result.map_err(|source| Error::Leaf { leaf: leaf.as_str().to_owned(), source })
     }
 
-    /// What the process and its descendants use, measured as for limits; `leaf` is where its commands were
-    /// started. None: that life is over.
-    pub fn usage(&self, life: &Incarnation, leaf: &Leaf) -> Option<Usage> {
-        if life.boot != self.shared.boot {
+    /// What the process and its descendants use, measured as for limits. None: that life is over.
+    pub fn usage(&self, of: &MeasuredLife) -> Option<Usage> {
+        if of.life.boot != self.shared.boot {
             return None;
         }
-        self.shared.meter.usage(life, leaf, self.now())
+        self.shared.meter.usage(of, self.now())
     }
 
     /// As [`Self::usage`], without its descendants where nobody has asked for it before. None: that life is over.
-    pub fn usage_alone(&self, life: &Incarnation, leaf: &Leaf) -> Option<Usage> {
-        if life.boot != self.shared.boot {
+    pub fn usage_alone(&self, of: &MeasuredLife) -> Option<Usage> {
+        if of.life.boot != self.shared.boot {
             return None;
         }
-        self.shared.meter.usage_alone(life, leaf, self.now())
+        self.shared.meter.usage_alone(of, self.now())
     }
 
     /// What all processes that run use, with their descendants. In the same order; None: that life is over.
-    pub async fn usages(&self, lives: Vec<(Incarnation, Leaf)>) -> Vec<Option<Usage>> {
+    pub async fn usages(&self, lives: Vec<MeasuredLife>) -> Vec<Option<Usage>> {
         let (host, count) = (self.clone(), lives.len());
         let measuring = move || host.shared.meter.usages(&lives, host.now());
         self.shared.context.blocking.work(measuring).await.unwrap_or_else(|| vec![None; count])

@@ -36,6 +36,16 @@ impl Units {
     }
 }
 
+/// A life whose use people want to know, and what belongs to it.
+#[derive(Clone, Debug)]
+pub struct MeasuredLife {
+    pub life: Incarnation,
+    /// Where its commands were started.
+    pub leaf: Leaf,
+    /// What is in the leaf and began before is not charged to it; see [`Sampler::track_in`].
+    pub since: Option<u64>,
+}
+
 /// Tells what lives use, by the same means as limits do.
 #[derive(Debug)]
 pub(crate) struct Meter {
@@ -60,10 +70,12 @@ impl Meter {
     }
 
     /// Of one life and its descendants, now.
-    pub(crate) fn usage(&self, life: &Incarnation, leaf: &Leaf, now: Duration) -> Option<Usage> {
+    pub(crate) fn usage(&self, of: &MeasuredLife, now: Duration) -> Option<Usage> {
+        let MeasuredLife { life, leaf, since } = of;
         let stat = living(life)?;
         let mut sampler = self.sampler.lock();
-        let sample = sampler.track(life, Some(leaf)).then(|| sampler.sample_with_descriptors(life, now)).flatten();
+        let is_tracked = sampler.track_in(life, leaf, *since);
+        let sample = is_tracked.then(|| sampler.sample_with_descriptors(life, now)).flatten();
         drop(sampler);
         let usage = self.describe(life, &stat, now);
         let Some(sample) = sample else { return Some(usage) };
@@ -79,18 +91,18 @@ impl Meter {
 
     /// Of one life without its descendants, if it was not measured before: cheap, and enough for one that has
     /// just begun.
-    pub(crate) fn usage_alone(&self, life: &Incarnation, leaf: &Leaf, now: Duration) -> Option<Usage> {
-        if self.sampler.lock().is_tracked(life) {
-            return self.usage(life, leaf, now);
+    pub(crate) fn usage_alone(&self, of: &MeasuredLife, now: Duration) -> Option<Usage> {
+        if self.sampler.lock().is_tracked(&of.life) {
+            return self.usage(of, now);
         }
-        Some(self.describe(life, &living(life)?, now))
+        Some(self.describe(&of.life, &living(&of.life)?, now))
     }
 
     /// Of many lives; all that run, so that others are forgotten.
-    pub(crate) fn usages(&self, lives: &[(Incarnation, Leaf)], now: Duration) -> Vec<Option<Usage>> {
-        let known: Vec<Incarnation> = lives.iter().map(|(life, _)| life.clone()).collect();
+    pub(crate) fn usages(&self, all: &[MeasuredLife], now: Duration) -> Vec<Option<Usage>> {
+        let known: Vec<Incarnation> = all.iter().map(|one| one.life.clone()).collect();
         self.sampler.lock().retain(&known);
-        lives.iter().map(|(life, leaf)| self.usage(life, leaf, now)).collect()
+        all.iter().map(|one| self.usage(one, now)).collect()
     }
 
     /// What the kernel says of the process itself.
@@ -147,22 +159,23 @@ mod tests {
     fn what_is_measured_for_people_is_what_is_measured_for_limits() {
         let boot = procfs::boot_id().unwrap();
         let us = Process::open(i32::try_from(std::process::id()).unwrap()).unwrap().life(&boot);
-        let (meter, leaf) = (Meter::new(Sampler::new(boot.clone(), None)), Leaf::of("none"));
+        let meter = Meter::new(Sampler::new(boot.clone(), None));
+        let ours = MeasuredLife { life: us.clone(), leaf: Leaf::of("none"), since: None };
         let mut limits = Sampler::new(boot, None);
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         let now = Duration::from_secs(u64::try_from(time.tv_sec).unwrap());
 
-        let alone = meter.usage_alone(&us, &leaf, now).unwrap();
+        let alone = meter.usage_alone(&ours, now).unwrap();
         assert_eq!((alone.fds, meter.sampler.lock().size().0), (0, 0), "nothing is kept for it");
         assert!(limits.track(&us, None));
         let sample = limits.sample_with_descriptors(&us, now).unwrap();
-        let usage = meter.usage(&us, &leaf, now).unwrap();
+        let usage = meter.usage(&ours, now).unwrap();
 
         let near = |one: f64, other: f64| (one - other).abs() <= other.max(1.0);
         assert!(near(usage.cpu_percent, sample.cpu_percent), "{usage:?} {sample:?}");
         assert!(near(usage.memory_percent, sample.memory_percent), "{usage:?} {sample:?}");
         assert!(usage.fds >= 3 && usage.fds.abs_diff(sample.fds.unwrap()) < 50, "{usage:?} {sample:?}");
-        assert!(meter.usage_alone(&us, &leaf, now).unwrap().fds > 0, "what is measured already is measured whole");
+        assert!(meter.usage_alone(&ours, now).unwrap().fds > 0, "what is measured already is measured whole");
         meter.usages(&[], now);
         assert_eq!(meter.sampler.lock().size(), (0, 0), "who runs no more is forgotten");
     }

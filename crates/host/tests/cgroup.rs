@@ -7,7 +7,7 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::{World, eventually, exited, is_dead, is_root, kill_leaf, numbers, our_zombies};
-use proctor_host::{Command, Leaf, Method, TrackingPreference};
+use proctor_host::{Command, Leaf, MeasuredLife, Method, TrackingPreference};
 use proctor_model::Incarnation;
 use proctor_testkit::skip;
 
@@ -141,6 +141,29 @@ async fn killing_a_tree_gets_who_left_it_for_its_leaf_but_no_later_life() {
             clear(&world, &leaf).await;
         }
         assert_eq!(left_of(&world), Vec::<PathBuf>::new());
+    }
+}
+
+#[tokio::test]
+async fn what_is_older_in_its_leaf_is_charged_to_a_life_neither_by_status_nor_by_limits() {
+    for world in worlds() {
+        let leaf = Leaf::of("test:elder");
+        started(&world, &leaf).await;
+        // Younger than the first one by some ticks.
+        let line = format!("sleep 0.1; sh -c 'echo $$ > {}; exec sleep 1000' &", world.path("new.pid").display());
+        exited(&world.host.run(command(&world, &leaf, &line)).await);
+        let life = world.life("sleep", &world.path("new.pid")).await;
+        let since = Some(life.start_ticks);
+        let mut limits = world.host.sampler();
+        assert!(limits.track_in(&life, &leaf, since));
+
+        let usage = world.host.usage(&MeasuredLife { life: life.clone(), leaf: leaf.clone(), since }).unwrap();
+        let sample = limits.sample_with_descriptors(&life, world.host.now()).unwrap();
+
+        assert_eq!(Some(usage.fds), sample.fds, "{:?}", world.host.tracking());
+        let own = std::fs::read_dir(format!("/proc/{}/fd", life.pid)).unwrap().count();
+        assert_eq!(usage.fds, u64::try_from(own).unwrap());
+        clear(&world, &leaf).await;
     }
 }
 

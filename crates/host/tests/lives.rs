@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::{PATIENCE, Started, World, eventually, exited, identity, is_dead, leaf, numbers, our_zombies, stat};
-use proctor_host::Leaf;
+use proctor_host::{Leaf, MeasuredLife};
 use proctor_model::{BootId, CommandResult, Exit, Incarnation, Probe, Signal};
 
 /// A daemon that leaves the tree of its command, writes its pid and waits for the file `go`.
@@ -14,6 +14,11 @@ fn daemon(root: &Path, end: &str) -> String {
     let root = root.display();
     let body = format!("echo \\$\\$ > {root}/x.pid; until [ -e {root}/go ]; do sleep 0.02; done; {end}");
     format!("(setsid sh -c \"{body}\" < /dev/null &)")
+}
+
+/// Without a leaf.
+fn measured(life: &Incarnation) -> MeasuredLife {
+    MeasuredLife { life: life.clone(), leaf: Leaf::of("none"), since: None }
 }
 
 async fn end_of(world: &World, life: &Incarnation) -> Option<Exit> {
@@ -120,7 +125,7 @@ async fn a_life_that_never_was_is_over() {
     for other in [other_ticks, other_boot, other_inode] {
         assert_eq!(end_of(&world, &other).await, None);
         assert!(!world.host.is_alive(&other));
-        assert!(world.host.usage(&other, &Leaf::of("none")).is_none());
+        assert!(world.host.usage(&measured(&other)).is_none());
         assert!(!world.host.signal(&other, Signal::Kill).unwrap());
         assert_eq!(world.host.kill_tree(&other).await.unwrap(), 0);
     }
@@ -257,9 +262,8 @@ async fn usage_is_that_of_the_whole_tree() {
     std::fs::write(world.path("x.pid"), process.pid().to_string()).unwrap();
     let life = world.life("busy.sh", &world.path("x.pid")).await;
 
-    eventually("the child's time is seen", || world.host.usage(&life, &Leaf::of("none")).unwrap().cpu_percent > 1.0)
-        .await;
-    let usage = world.host.usage(&life, &Leaf::of("none")).unwrap();
+    eventually("the child's time is seen", || world.host.usage(&measured(&life)).unwrap().cpu_percent > 1.0).await;
+    let usage = world.host.usage(&measured(&life)).unwrap();
 
     assert!(usage.cpu_percent_average > 0.0 && usage.cpu_percent_average <= 100.0, "{usage:?}");
     assert!(usage.memory_bytes > 4096 && usage.memory_percent > 0.0 && usage.memory_percent < 100.0, "{usage:?}");
@@ -269,7 +273,7 @@ async fn usage_is_that_of_the_whole_tree() {
     let age = proctor_runtime::clock::unix_millis() / 1000 - world.host.started_at(&life);
     assert!((0..600).contains(&age), "{age}");
     world.host.kill_tree(&life).await.unwrap();
-    eventually("it is dead", || world.host.usage(&life, &Leaf::of("none")).is_none()).await;
+    eventually("it is dead", || world.host.usage(&measured(&life)).is_none()).await;
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use proctor_host::Host;
+use proctor_host::{Host, MeasuredLife};
 use proctor_model::{
     Incarnation, Message, OperationId, Outcome, Phase, Probe, ProcessKey, Snapshot, Spec, Usage, messages,
 };
@@ -80,7 +80,8 @@ impl Driver {
             gate: may_run.then(|| spec.clone()).flatten().map(|spec| self.gate(&key, spec, CommandPurpose::Other)),
             spec,
             known: process.and_then(|process| process.life().cloned()),
-            run: process.and_then(|process| process.shown().cloned()),
+            shown: process.and_then(|process| process.shown().cloned()),
+            since: process.and_then(Process::shown_since),
             snapshot: process.map_or_else(bare_snapshot, |process| self.snapshot_of(process, Usage::default())),
             version: self.versions.get(&key).cloned(),
             environment: self.environment_of(&key),
@@ -130,8 +131,10 @@ struct StatusProbe {
     /// None where no command may run.
     gate: Option<AdmissionGate>,
     known: Option<Incarnation>,
-    /// The scheduled run under way.
-    run: Option<Incarnation>,
+    /// That life, or the scheduled run under way.
+    shown: Option<Incarnation>,
+    /// When what is shown was launched.
+    since: Option<u64>,
     snapshot: Snapshot,
     /// The version of a life that was asked already.
     version: Option<(Incarnation, String)>,
@@ -140,7 +143,7 @@ struct StatusProbe {
 
 impl StatusProbe {
     async fn look(self, host: &Host) -> (Option<Sighting>, Snapshot) {
-        let Self { key, spec, gate, known, run, mut snapshot, version, environment } = self;
+        let Self { key, spec, gate, known, shown, since, mut snapshot, version, environment } = self;
         let Some(spec) = spec else {
             snapshot.set_reason(messages::process_not_registered(&key));
             return (None, snapshot);
@@ -150,7 +153,9 @@ impl StatusProbe {
             Probe::Running(life) => {
                 snapshot.pid = Some(life.pid);
                 snapshot.started_at = host.started_at(life);
-                snapshot.usage = host.usage(life, &cgroup_name(&key)).unwrap_or_default();
+                let since = since.filter(|_| shown.as_ref() == Some(life));
+                let of = MeasuredLife { life: life.clone(), leaf: cgroup_name(&key), since };
+                snapshot.usage = host.usage(&of).unwrap_or_default();
                 snapshot.phase = Phase::Running;
                 snapshot.set_reason(Message::default());
                 snapshot.version = match (version, gate) {
@@ -160,9 +165,10 @@ impl StatusProbe {
                 };
             }
             Probe::Absent(_) | Probe::Dead { .. } | Probe::Unclear { .. }
-                if run.as_ref().is_some_and(|run| host.is_alive(run)) =>
+                if shown.as_ref().is_some_and(|shown| host.is_alive(shown)) =>
             {
-                snapshot.usage = run.and_then(|run| host.usage(&run, &cgroup_name(&key))).unwrap_or_default();
+                let of = shown.map(|life| MeasuredLife { life, leaf: cgroup_name(&key), since });
+                snapshot.usage = of.and_then(|of| host.usage(&of)).unwrap_or_default();
             }
             Probe::Absent(reason) | Probe::Dead { reason, .. } | Probe::Unclear { reason, .. } => {
                 snapshot.pid = None;

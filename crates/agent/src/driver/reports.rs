@@ -3,8 +3,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use proctor_host::{Host, Leaf};
-use proctor_model::{Incarnation, OperationId, Outcome, Phase, ProcessKey, Snapshot, Usage};
+use proctor_host::{Host, MeasuredLife};
+use proctor_model::{OperationId, Outcome, Phase, ProcessKey, Snapshot, Usage};
 use proctor_supervise::Process;
 use proctor_wire::FromAgent;
 
@@ -28,8 +28,14 @@ impl UsageSource for HashMap<ProcessKey, Usage> {
 /// For a few that have changed: measured now, without what they have forked.
 impl UsageSource for Host {
     fn of(&self, process: &Process) -> Usage {
-        process.shown().and_then(|life| self.usage_alone(life, &cgroup_name(process.key()))).unwrap_or_default()
+        measured_of(process).and_then(|of| self.usage_alone(&of)).unwrap_or_default()
     }
+}
+
+/// What is shown as the process, with all that is charged to it: the same as for limits.
+fn measured_of(process: &Process) -> Option<MeasuredLife> {
+    let life = process.shown()?.clone();
+    Some(MeasuredLife { life, leaf: cgroup_name(process.key()), since: process.shown_since() })
 }
 
 /// What of a process is worth a report of its own.
@@ -96,10 +102,8 @@ impl Driver {
         if std::mem::replace(&mut self.outbox.reports.measuring, true) {
             return;
         }
-        let running =
-            self.processes.all().filter_map(|process| Some((process.key().clone(), process.shown()?.clone())));
-        let running = running.map(|(key, life)| (key.clone(), (life, cgroup_name(&key))));
-        let (keys, lives): (Vec<ProcessKey>, Vec<(Incarnation, Leaf)>) = running.unzip();
+        let running = self.processes.all().filter_map(|process| Some((process.key().clone(), measured_of(process)?)));
+        let (keys, lives): (Vec<ProcessKey>, Vec<MeasuredLife>) = running.unzip();
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
         self.tasks.spawn("measure", async move {
             let usages = host.usages(lives).await;

@@ -7,6 +7,20 @@ use super::{Action, Notice, Process, Record, Registration};
 use crate::Time;
 
 impl Process {
+    /// Who is to be shown as the process: its life, or the command of a scheduled run under way.
+    pub fn shown(&self) -> Option<&Incarnation> {
+        let run = self.record.running.as_ref().filter(|running| running.scheduled).map(|running| &running.command);
+        self.record.life.as_ref().or(run)
+    }
+
+    /// When the command began that brought what is shown, in ticks since boot, where we started it.
+    pub fn shown_since(&self) -> Option<u64> {
+        match (&self.record.life, self.shown()) {
+            (Some(_), _) => self.record.since,
+            (None, run) => run.map(|run| run.start_ticks),
+        }
+    }
+
     pub(super) fn assign(&mut self, now: Time, next: Registration) {
         if let Some(waiting) = self.record.next.take() {
             return self.replace_next(&waiting, next);

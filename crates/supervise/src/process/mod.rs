@@ -309,12 +309,6 @@ impl Process {
         self.record.life.is_some() || !matches!(self.work, Activity::Idle | Activity::Backoff { .. })
     }
 
-    /// Who is to be shown as the process: its life, or the command of a scheduled run under way.
-    pub fn shown(&self) -> Option<&Incarnation> {
-        let run = self.record.running.as_ref().filter(|running| running.scheduled).map(|running| &running.command);
-        self.record.life.as_ref().or(run)
-    }
-
     pub fn phase(&self) -> Phase {
         match (&self.work, &self.record.life) {
             (Activity::Launching { .. }, _) if self.scheduled => Phase::Running,
