@@ -267,6 +267,7 @@ macro_rules! conformance_suite {
             upgrades::an_upgrade_is_read_back_exactly_with_its_hosts_in_order,
             upgrades::one_upgrade_is_under_way_at_a_time_until_its_last_host_is_done,
             upgrades::a_host_that_is_final_stays_so_and_keeps_its_reason_in_every_language,
+            upgrades::who_resumes_an_upgrade_answers_for_it_from_then_on,
             upgrades::a_host_that_was_done_can_have_failed_after_all,
             webhooks::a_webhook_is_read_back_exactly_and_replaced_by_its_id,
             webhooks::a_cursor_moves_forward_only,

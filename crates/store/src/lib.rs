@@ -63,7 +63,7 @@ pub use task_records::{
 
 pub use upgrade_records::{
     UPGRADES_KEPT_MAX, Upgrade, UpgradeBuild, UpgradeHost, UpgradeHostChange, UpgradeHostState, UpgradePlan,
-    UpgradeState,
+    UpgradeState, UpgradeTransition,
 };
 
 #[derive(Debug, thiserror::Error)]

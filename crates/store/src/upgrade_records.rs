@@ -1,6 +1,6 @@
 //! Upgrades of agents.
 
-use proctor_model::{AgentId, FieldError, HostKey, Message};
+use proctor_model::{AgentId, FieldError, HostKey, Message, Subject};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -113,8 +113,21 @@ pub struct Upgrade {
     /// Why it is paused or over.
     pub reason: String,
     pub created_by: String,
+    /// Whose rights it goes on with: those of who began it, or of who resumed it last. None for the server's own.
+    pub makers: Vec<Subject>,
     pub created_at: Millis,
     pub changed_at: Millis,
+}
+
+/// Another state of an upgrade.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpgradeTransition {
+    /// In any other state, nothing changes.
+    pub from: Vec<UpgradeState>,
+    pub to: UpgradeState,
+    pub reason: String,
+    /// Who answers for it from now on, where that changes.
+    pub makers: Option<Vec<Subject>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

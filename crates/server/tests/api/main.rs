@@ -36,3 +36,4 @@ mod spec_calls;
 mod support;
 mod tasks;
 mod traces;
+mod upgrade_rights;

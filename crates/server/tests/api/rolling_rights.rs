@@ -8,7 +8,7 @@ use crate::rolling::{answer, codes, expect, fleet, is_over, restart, rolling, un
 use crate::support::{ESB, World, registered};
 
 /// Somebody with these rights as of now.
-async fn caller(world: &World, subjects: &[&str]) -> Caller {
+pub(crate) async fn caller(world: &World, subjects: &[&str]) -> Caller {
     let subjects: Vec<Subject> = subjects.iter().map(|subject| subject.parse().unwrap()).collect();
     let permissions = world.control.permissions(&subjects).await.unwrap();
     let (mut app, mut user) = (String::new(), String::new());
@@ -27,7 +27,7 @@ fn is_paused(view: &TaskView) -> bool {
 
 /// What an administrator takes away.
 #[derive(Clone, Copy, Debug)]
-enum Taken {
+pub(crate) enum Taken {
     Binding,
     Enabled,
     /// Beside the server: nothing says that something has changed.
@@ -35,7 +35,7 @@ enum Taken {
 }
 
 impl Taken {
-    async fn take(self, world: &World) {
+    pub(crate) async fn take(self, world: &World) {
         match self {
             Self::Binding | Self::BindingUnseen => {
                 for binding in world.store.bindings().await.unwrap() {

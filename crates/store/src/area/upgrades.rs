@@ -5,7 +5,7 @@
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use crate::{Millis, Result, Upgrade, UpgradeHost, UpgradeHostChange, UpgradeState};
+use crate::{Millis, Result, Upgrade, UpgradeHost, UpgradeHostChange, UpgradeTransition};
 
 /// Upgrades of agents.
 #[async_trait]
@@ -18,15 +18,8 @@ pub trait UpgradeStore: Send + Sync + std::fmt::Debug {
     async fn upgrade(&self, id: Uuid) -> Result<Option<Upgrade>>;
     /// In their order.
     async fn upgrade_hosts(&self, id: Uuid) -> Result<Vec<UpgradeHost>>;
-    /// Changes the state where it is one of `from`; whether it was. With an end, hosts that wait are skipped.
-    async fn set_upgrade_state(
-        &self,
-        id: Uuid,
-        from: &[UpgradeState],
-        to: UpgradeState,
-        reason: &str,
-        now: Millis,
-    ) -> Result<bool>;
+    /// Changes the state where it is one that the transition is from; whether it was. With an end, hosts that wait are skipped.
+    async fn set_upgrade_state(&self, id: Uuid, transition: UpgradeTransition, now: Millis) -> Result<bool>;
     /// All of them or none; hosts that are final stay as they are.
     async fn change_upgrade_hosts(&self, id: Uuid, changes: Vec<UpgradeHostChange>, now: Millis) -> Result<()>;
 }

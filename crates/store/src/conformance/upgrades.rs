@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use proctor_model::{Message, messages};
+use proctor_model::{Message, Subject, messages};
 use uuid::Uuid;
 
 use crate::{
     Store, Upgrade, UpgradeBuild, UpgradeHost, UpgradeHostChange, UpgradeHostState, UpgradePlan, UpgradeState,
+    UpgradeTransition,
 };
 
 const NOW: i64 = 1_000;
@@ -26,6 +27,7 @@ fn upgrade(number: u128) -> Upgrade {
         state: UpgradeState::Running,
         reason: String::new(),
         created_by: "user ada".into(),
+        makers: vec![Subject::User("ada".into())],
         created_at: NOW,
         changed_at: NOW,
     }
@@ -47,6 +49,10 @@ fn change(number: u32, state: UpgradeHostState, reason: Message) -> UpgradeHostC
     UpgradeHostChange { agent: host(number).agent, state, reason }
 }
 
+fn transition(from: &[UpgradeState], to: UpgradeState, reason: &str) -> UpgradeTransition {
+    UpgradeTransition { from: from.to_vec(), to, reason: reason.to_owned(), makers: None }
+}
+
 pub async fn an_upgrade_is_read_back_exactly_with_its_hosts_in_order(store: Arc<dyn Store>) {
     let hosts = vec![host(2), host(1)];
     store.begin_upgrade(upgrade(1), hosts.clone()).await.unwrap().unwrap();
@@ -65,8 +71,10 @@ pub async fn one_upgrade_is_under_way_at_a_time_until_its_last_host_is_done(stor
     store.change_upgrade_hosts(first, vec![begun], NOW + 1).await.unwrap();
     let under_way = [UpgradeState::Running, UpgradeState::Paused];
 
-    let cancelled = store.set_upgrade_state(first, &under_way, UpgradeState::Cancelled, ended, NOW + 2).await.unwrap();
-    let again = store.set_upgrade_state(first, &under_way, UpgradeState::Running, "", NOW + 3).await.unwrap();
+    let cancel = transition(&under_way, UpgradeState::Cancelled, ended);
+    let cancelled = store.set_upgrade_state(first, cancel, NOW + 2).await.unwrap();
+    let resume = transition(&under_way, UpgradeState::Running, "");
+    let again = store.set_upgrade_state(first, resume, NOW + 3).await.unwrap();
     let during = store.begin_upgrade(upgrade(2), vec![host(3)]).await.unwrap();
     let done = change(1, UpgradeHostState::Done, Message::plain(String::new()));
     store.change_upgrade_hosts(first, vec![done], NOW + 4).await.unwrap();
@@ -78,6 +86,21 @@ pub async fn one_upgrade_is_under_way_at_a_time_until_its_last_host_is_done(stor
     assert_eq!(hosts[1].reason, ended);
     let newest: Vec<_> = store.upgrades(10).await.unwrap().into_iter().map(|upgrade| upgrade.id).collect();
     assert_eq!(newest, [Uuid::from_u128(2), first]);
+}
+
+pub async fn who_resumes_an_upgrade_answers_for_it_from_then_on(store: Arc<dyn Store>) {
+    use UpgradeState::{Paused, Running};
+    let id = Uuid::from_u128(1);
+    store.begin_upgrade(upgrade(1), vec![host(1)]).await.unwrap().unwrap();
+
+    store.set_upgrade_state(id, transition(&[Running], Paused, "wait"), NOW + 1).await.unwrap();
+    let paused = store.upgrade(id).await.unwrap().unwrap();
+    let other = vec![Subject::App("console".into()), Subject::User("bob".into())];
+    let resume = UpgradeTransition { makers: Some(other.clone()), ..transition(&[Paused], Running, "") };
+    store.set_upgrade_state(id, resume, NOW + 2).await.unwrap();
+
+    assert_eq!(paused.makers, upgrade(1).makers);
+    assert_eq!(store.upgrade(id).await.unwrap().unwrap().makers, other);
 }
 
 pub async fn a_host_that_was_done_can_have_failed_after_all(store: Arc<dyn Store>) {

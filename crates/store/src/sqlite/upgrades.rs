@@ -7,10 +7,11 @@ use uuid::Uuid;
 use super::column::{from_json, parsed, to_json, uuid};
 use super::failure::{Failure, Tried};
 use crate::{
-    Millis, UPGRADES_KEPT_MAX, Upgrade, UpgradeHost, UpgradeHostChange, UpgradeHostState, UpgradePlan, UpgradeState,
+    Millis, UPGRADES_KEPT_MAX, Upgrade, UpgradeHost, UpgradeHostChange, UpgradeHostState, UpgradePlan,
+    UpgradeTransition,
 };
 
-const SELECT: &str = "SELECT id, plan, state, reason, created_by, created_at, changed_at FROM upgrade ";
+const SELECT: &str = "SELECT id, plan, state, reason, created_by, created_at, changed_at, makers FROM upgrade ";
 
 pub(super) fn begin(connection: &Connection, upgrade: &Upgrade, hosts: &[UpgradeHost]) -> Tried<Result<(), Uuid>> {
     let other: Option<Vec<u8>> = connection
@@ -27,8 +28,8 @@ pub(super) fn begin(connection: &Connection, upgrade: &Upgrade, hosts: &[Upgrade
     }
     connection
         .prepare_cached(
-            "INSERT INTO upgrade (id, plan, state, reason, created_by, created_at, changed_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            "INSERT INTO upgrade (id, plan, state, reason, created_by, created_at, changed_at, makers)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         )?
         .execute((
             upgrade.id.as_bytes().as_slice(),
@@ -38,6 +39,7 @@ pub(super) fn begin(connection: &Connection, upgrade: &Upgrade, hosts: &[Upgrade
             &upgrade.created_by,
             upgrade.created_at,
             upgrade.changed_at,
+            to_json(&upgrade.makers),
         ))?;
     let seq = connection.last_insert_rowid();
     let mut insert = connection.prepare_cached(
@@ -80,13 +82,14 @@ pub(super) fn find(connection: &Connection, id: Uuid) -> Tried<Option<Upgrade>> 
 }
 
 fn upgrade(row: &Row<'_>) -> Tried<Upgrade> {
-    let plan: String = row.get(1)?;
+    let (plan, makers): (String, String) = (row.get(1)?, row.get(7)?);
     Ok(Upgrade {
         id: uuid(row, 0, "upgrade")?,
         plan: from_json::<UpgradePlan>("plan of an upgrade", &plan)?,
         state: parsed(row, 2, "state of an upgrade")?,
         reason: row.get(3)?,
         created_by: row.get(4)?,
+        makers: from_json("makers of an upgrade", &makers)?,
         created_at: row.get(5)?,
         changed_at: row.get(6)?,
     })
@@ -115,21 +118,21 @@ pub(super) fn hosts(connection: &Connection, id: Uuid) -> Tried<Vec<UpgradeHost>
     Ok(hosts)
 }
 
-pub(super) fn set_state(
-    connection: &Connection,
-    id: Uuid,
-    from: &[UpgradeState],
-    to: UpgradeState,
-    reason: &str,
-    now: Millis,
-) -> Tried<bool> {
+pub(super) fn set_state(connection: &Connection, id: Uuid, transition: &UpgradeTransition, now: Millis) -> Tried<bool> {
+    let UpgradeTransition { from, to, reason, makers } = transition;
     let Some(found) = find(connection, id)? else { return Ok(false) };
     if !from.contains(&found.state) {
         return Ok(false);
     }
     connection
-        .prepare_cached("UPDATE upgrade SET state = ?2, reason = ?3, changed_at = ?4 WHERE id = ?1")?
-        .execute((id.as_bytes().as_slice(), to.as_str(), reason, now))?;
+        .prepare_cached("UPDATE upgrade SET state = ?2, reason = ?3, makers = ?4, changed_at = ?5 WHERE id = ?1")?
+        .execute((
+            id.as_bytes().as_slice(),
+            to.as_str(),
+            reason,
+            to_json(makers.as_ref().unwrap_or(&found.makers)),
+            now,
+        ))?;
     if !to.is_under_way() {
         connection
             .prepare_cached(

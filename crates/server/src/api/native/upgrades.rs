@@ -71,6 +71,7 @@ pub(super) async fn start(
         state: proctor_store::UpgradeState::Running,
         reason: String::new(),
         created_by: caller.who.name().into_text(),
+        makers: caller.who.subjects.clone(),
         created_at: now,
         changed_at: now,
     };
@@ -159,7 +160,7 @@ async fn steer(
 ) -> Result<Json<UpgradeView>> {
     let id = parse_id(text)?;
     let (before, _) = state.control.upgrade(id).await?.ok_or_else(|| unknown(text))?;
-    let by = caller.who.name().into_text();
+    let by = caller.who.clone();
     let work = async move |control: Control| control.steer_upgrade(id, wish, &by).await;
     let told = |is_done: &bool| if *is_done { "done" } else { "not in a state for that" }.to_owned();
     if !state.control.administer(&caller.who, action, [format!("upgrade {id}")], work, told).await? {

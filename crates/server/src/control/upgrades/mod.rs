@@ -4,10 +4,11 @@
 //! point goes on where it was: a host that was told is told again, now and then and on every session, which changes
 //! nothing for it. One upgrade is under way at a time. One that is paused, cancelled or has failed tells no further host.
 //! One that was cancelled or has failed gives out no build any more, either, so that only hosts that have begun their trial go on;
-//! what becomes of them is kept. Absent: the choice of hosts, which was frozen when the upgrade began, and the programs
+//! what becomes of them is kept. Who answers for an upgrade must keep the right to it (`permissions`). Absent: the choice of hosts, which was frozen when the upgrade began, and the programs
 //! (`builds`).
 
 mod machine;
+mod permissions;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,14 +16,16 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use proctor_model::{AgentId, Message, UpgradeStep};
 use proctor_runtime::clock;
-use proctor_store::{Upgrade, UpgradeBuild, UpgradeHost, UpgradeHostChange, UpgradeHostState, UpgradeState};
+use proctor_store::{
+    Upgrade, UpgradeBuild, UpgradeHost, UpgradeHostChange, UpgradeHostState, UpgradeState, UpgradeTransition,
+};
 use proctor_wire::{BUILD_PART_BYTES_MAX, UpgradeOrder};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use super::{Control, Result, Session};
+use super::{Caller, Control, Result, Session};
 use crate::builds::{Build, Builds};
-use machine::{Seen, UpgradeMachine};
+use machine::{Seen, Step, UpgradeMachine};
 
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// After a write that failed.
@@ -100,28 +103,34 @@ impl Control {
         Ok(Ok(()))
     }
 
-    /// False where it is not in a state for that.
-    pub async fn steer_upgrade(&self, id: Uuid, wish: UpgradeWish, by: &str) -> Result<bool> {
+    /// False where it is not in a state for that. Who resumes it answers for it from then on.
+    pub async fn steer_upgrade(&self, id: Uuid, wish: UpgradeWish, by: &Caller) -> Result<bool> {
         use UpgradeState::{Cancelled, Paused, Running};
+        let name = by.name();
         let (from, to, reason) = match wish {
-            UpgradeWish::Pause => (&[Running][..], Paused, format!("paused by {by}")),
-            UpgradeWish::Resume => (&[Paused][..], Running, String::new()),
-            UpgradeWish::Cancel => (&[Running, Paused][..], Cancelled, format!("cancelled by {by}")),
+            UpgradeWish::Pause => (vec![Running], Paused, format!("paused by {name}")),
+            UpgradeWish::Resume => (vec![Paused], Running, String::new()),
+            UpgradeWish::Cancel => (vec![Running, Paused], Cancelled, format!("cancelled by {name}")),
         };
+        let makers = (wish == UpgradeWish::Resume).then(|| by.subjects.clone());
         let _turn = self.inner.upgrades.turn.lock().await;
-        self.set_upgrade_state(id, from, to, &reason).await
+        self.set_upgrade_state(id, UpgradeTransition { from, to, reason, makers }).await
     }
 
     /// In the turn.
-    async fn set_upgrade_state(&self, id: Uuid, from: &[UpgradeState], to: UpgradeState, reason: &str) -> Result<bool> {
-        if !self.inner.store.set_upgrade_state(id, from, to, reason, clock::unix_millis()).await? {
+    async fn set_upgrade_state(&self, id: Uuid, transition: UpgradeTransition) -> Result<bool> {
+        if !self.inner.store.set_upgrade_state(id, transition.clone(), clock::unix_millis()).await? {
             return Ok(false);
         }
+        let UpgradeTransition { to, reason, makers, .. } = transition;
         tracing::info!(upgrade = %id, state = to.as_str(), reason, "an upgrade of agents changed");
         let mut current = self.inner.upgrades.current.lock();
         if let Some(machine) = current.as_mut().filter(|machine| machine.upgrade.id == id) {
             machine.upgrade.state = to;
-            machine.upgrade.reason = reason.to_owned();
+            machine.upgrade.reason = reason;
+            if let Some(makers) = makers {
+                machine.upgrade.makers = makers;
+            }
             if to == UpgradeState::Running {
                 machine.resumed();
             }
@@ -143,6 +152,7 @@ impl Control {
     }
 
     pub(super) async fn run_upgrades(self) {
+        let mut access = self.access_changes();
         loop {
             let wait = match self.step_upgrade().await {
                 Ok(()) => LOOK_PERIOD,
@@ -154,6 +164,7 @@ impl Control {
             let is_idle = self.inner.upgrades.current.lock().is_none();
             tokio::select! {
                 () = self.inner.upgrades.wake.notified() => {}
+                Ok(()) = access.changed(), if !is_idle => {}
                 () = tokio::time::sleep(wait), if !is_idle => {}
             }
         }
@@ -162,7 +173,7 @@ impl Control {
     async fn step_upgrade(&self) -> Result<()> {
         let upgrades = &self.inner.upgrades;
         let _turn = upgrades.turn.lock().await;
-        let (id, builds, mut step) = {
+        let (upgrade, mut step) = {
             let mut current = upgrades.current.lock();
             let Some(machine) = current.as_mut() else { return Ok(()) };
             if machine.is_over() {
@@ -171,24 +182,36 @@ impl Control {
                 return Ok(());
             }
             let step = machine.step(Instant::now(), |agent| self.seen_for_upgrade(agent));
-            (machine.upgrade.id, machine.upgrade.plan.builds.clone(), step)
+            (machine.upgrade.clone(), step)
         };
-        let begins = |change: &UpgradeHostChange| change.state == UpgradeHostState::Upgrading;
-        if step.changes.iter().any(begins)
-            && let Some(gone) = self.missing_build(&builds).await
-        {
+        if let Some(reason) = self.hindrance(&upgrade, &step).await? {
             step.changes.retain(|change| !begins(change));
-            let reason = format!("the build {gone} is gone: put that very file back and resume, or cancel");
-            step.end = Some((UpgradeState::Paused, reason));
+            step.end.get_or_insert((UpgradeState::Paused, reason));
         }
         for session in step.again.iter().filter_map(|agent| self.inner.sessions.get(agent)) {
             session.order_upgrade();
         }
-        self.change_upgrade_hosts(id, step.changes).await?;
-        if let Some((state, reason)) = step.end {
-            self.set_upgrade_state(id, &[UpgradeState::Running], state, &reason).await?;
+        self.change_upgrade_hosts(upgrade.id, step.changes).await?;
+        if let Some((to, reason)) = step.end {
+            let transition = UpgradeTransition { from: vec![UpgradeState::Running], to, reason, makers: None };
+            self.set_upgrade_state(upgrade.id, transition).await?;
         }
         Ok(())
+    }
+
+    /// Why no host may begin now.
+    async fn hindrance(&self, upgrade: &Upgrade, step: &Step) -> Result<Option<String>> {
+        if upgrade.state != UpgradeState::Running {
+            return Ok(None);
+        }
+        if let Some(withdrawn) = self.upgrade_withdrawn(&upgrade.makers).await? {
+            return Ok(Some(withdrawn));
+        }
+        if !step.changes.iter().any(begins) {
+            return Ok(None);
+        }
+        let gone = self.missing_build(&upgrade.plan.builds).await;
+        Ok(gone.map(|gone| format!("the build {gone} is gone: put that very file back and resume, or cancel")))
     }
 
     async fn build_of(&self, sha256: &str) -> Option<Arc<Build>> {
@@ -332,6 +355,10 @@ impl Control {
     }
 }
 
+fn begins(change: &UpgradeHostChange) -> bool {
+    change.state == UpgradeHostState::Upgrading
+}
+
 fn is_by_owner(reason: &Message) -> bool {
     reason.phrase().is_some_and(|phrase| phrase.id() == BY_OWNER)
 }
@@ -385,6 +412,7 @@ mod tests {
             state: UpgradeState::Running,
             reason: String::new(),
             created_by: "somebody".into(),
+            makers: Vec::new(),
             created_at: 0,
             changed_at: 0,
         }
@@ -445,7 +473,7 @@ mod tests {
 
         let paused = until_state(&control, UpgradeState::Paused).await;
         assert!(paused.reason.contains("no host of the rings before was upgraded"), "{}", paused.reason);
-        assert!(control.steer_upgrade(paused.id, UpgradeWish::Resume, "somebody").await.unwrap());
+        assert!(control.steer_upgrade(paused.id, UpgradeWish::Resume, &Caller::local("somebody")).await.unwrap());
 
         until_state(&control, UpgradeState::Done).await;
     }
@@ -467,7 +495,7 @@ mod tests {
         assert!(paused.reason.contains("the build agent is gone"), "{}", paused.reason);
         until_host(&control, upgrade.id, UpgradeHostState::Waiting).await;
         std::fs::write(&file, content).unwrap();
-        assert!(control.steer_upgrade(paused.id, UpgradeWish::Resume, "somebody").await.unwrap());
+        assert!(control.steer_upgrade(paused.id, UpgradeWish::Resume, &Caller::local("somebody")).await.unwrap());
         until_host(&control, upgrade.id, UpgradeHostState::Upgrading).await;
         let session = ready(&agent);
         assert!(!control.build_part(&session, upgrade.id, 0, 10).await.unwrap().is_empty());
@@ -486,7 +514,7 @@ mod tests {
         let second = Upgrade { id: Uuid::from_u128(2), ..first.clone() };
         assert_eq!(control.begin_upgrade(second.clone(), vec![host(&agent, 0)]).await.unwrap(), Err(first.id));
 
-        assert!(control.steer_upgrade(first.id, UpgradeWish::Cancel, "somebody").await.unwrap());
+        assert!(control.steer_upgrade(first.id, UpgradeWish::Cancel, &Caller::local("somebody")).await.unwrap());
 
         until_host(&control, first.id, UpgradeHostState::Skipped).await;
         control.begin_upgrade(second, vec![host(&agent, 0)]).await.unwrap().unwrap();

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use crate::sqlite::{SqliteStore, upgrades};
-use crate::{Millis, Result, Upgrade, UpgradeHost, UpgradeHostChange, UpgradeState, UpgradeStore};
+use crate::{Millis, Result, Upgrade, UpgradeHost, UpgradeHostChange, UpgradeStore, UpgradeTransition};
 
 #[async_trait]
 impl UpgradeStore for SqliteStore {
@@ -24,16 +24,8 @@ impl UpgradeStore for SqliteStore {
         self.readers.run("read the hosts of an upgrade", move |c| upgrades::hosts(c, id)).await
     }
 
-    async fn set_upgrade_state(
-        &self,
-        id: Uuid,
-        from: &[UpgradeState],
-        to: UpgradeState,
-        reason: &str,
-        now: Millis,
-    ) -> Result<bool> {
-        let (from, reason) = (from.to_vec(), reason.to_owned());
-        self.writer.run("change an upgrade", move |c| upgrades::set_state(c, id, &from, to, &reason, now)).await
+    async fn set_upgrade_state(&self, id: Uuid, transition: UpgradeTransition, now: Millis) -> Result<bool> {
+        self.writer.run("change an upgrade", move |c| upgrades::set_state(c, id, &transition, now)).await
     }
 
     async fn change_upgrade_hosts(&self, id: Uuid, changes: Vec<UpgradeHostChange>, now: Millis) -> Result<()> {

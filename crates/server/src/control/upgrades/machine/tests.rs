@@ -22,6 +22,7 @@ fn machine(rings: &[u32], failures_max: u32) -> UpgradeMachine {
         state: UpgradeState::Running,
         reason: String::new(),
         created_by: String::new(),
+        makers: Vec::new(),
         created_at: 0,
         changed_at: 0,
     };

@@ -1,0 +1,27 @@
+//! Upgrades of agents go on with the rights of who began them, or of who resumed them last.
+//!
+//! Promised: a host begins only while they are administrators of everything; without that right the upgrade is paused and
+//! says why, also after a restart of the server. Asked in every step, so within a second, and at once after a change of
+//! access through this server. Absent: hosts that were told; they go on, and a cancel is what stops them.
+
+use proctor_model::{Class, Subject};
+
+use super::super::{Control, Result};
+
+impl Control {
+    /// Why an upgrade must not go on with the rights of these.
+    pub(super) async fn upgrade_withdrawn(&self, makers: &[Subject]) -> Result<Option<String>> {
+        if makers.is_empty() {
+            return Ok(None);
+        }
+        let why = match self.inner.store.permissions(makers).await? {
+            Ok(permissions) if permissions.allows_everywhere(Class::Admin) => return Ok(None),
+            Ok(_) => {
+                let makers: Vec<String> = makers.iter().map(ToString::to_string).collect();
+                format!("{} may no longer administer everything", makers.join(" and "))
+            }
+            Err(refusal) => refusal.to_string(),
+        };
+        Ok(Some(format!("{why}: an administrator can resume or cancel it")))
+    }
+}
