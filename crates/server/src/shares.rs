@@ -161,6 +161,24 @@ impl Allowance {
     }
 }
 
+/// Why nothing was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shortage {
+    /// It comes back with time.
+    For(Duration),
+    /// It is more than the account can ever have at once.
+    ForEver,
+}
+
+impl Shortage {
+    pub(crate) fn wait(self) -> Duration {
+        match self {
+            Self::For(wait) => wait,
+            Self::ForEver => Duration::MAX,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     left: f64,
@@ -189,8 +207,8 @@ struct OfPayer {
 }
 
 impl Buckets {
-    /// Takes as much as is wanted, or nothing: then it says how long to wait for it.
-    pub(crate) fn take(&self, account: &str, wanted: f64, limit: Allowance, now: Instant) -> Result<(), Duration> {
+    /// Takes as much as is wanted, or nothing: then it says how long to wait for it, if that helps.
+    pub(crate) fn take(&self, account: &str, wanted: f64, limit: Allowance, now: Instant) -> Result<(), Shortage> {
         self.take_on_credit(account, wanted, 0.0, limit, now)
     }
 
@@ -202,7 +220,7 @@ impl Buckets {
         credit: f64,
         limit: Allowance,
         now: Instant,
-    ) -> Result<(), Duration> {
+    ) -> Result<(), Shortage> {
         let mut by_payer = self.by_payer.lock();
         let payer = self.hash(payer_of(account));
         let user = named_user(account).map(|user| self.hash(user));
@@ -213,12 +231,15 @@ impl Buckets {
             let bucket = own.and_then(|own| own.by_user.get(&user));
             bucket.map_or(of_user.at_once, |bucket| bucket.left(of_user, now))
         });
-        let wait = |left: f64, limit: Allowance| {
-            (wanted > left + credit).then(|| limit.wait_for(wanted.min(limit.at_once) - left - credit))
-        };
+        let at_once = if user.is_some() { of_user.at_once } else { limit.at_once };
+        if wanted > at_once + credit {
+            return Err(Shortage::ForEver);
+        }
+        let wait =
+            |left: f64, limit: Allowance| (wanted > left + credit).then(|| limit.wait_for(wanted - left - credit));
         let waits = wait(left, limit).max(left_of_user.and_then(|left| wait(left, of_user)));
         if let Some(wait) = waits {
-            return Err(wait);
+            return Err(Shortage::For(wait));
         }
         if own.is_none() {
             make_room(&mut by_payer, PAYERS_MAX, |own| own.bucket.left(limit, now) / limit.at_once);
@@ -312,7 +333,7 @@ mod tests {
 
         assert_eq!([0, 1, 2, 3, 4, 5, 8].map(part_of_user), [0, 1, 2, 3, 3, 4, 6]);
         assert_eq!(buckets.take("app\0ana", 1.0, one, now), Ok(()));
-        assert_eq!(buckets.take("app\0ana", 1.0, one, now), Err(Duration::from_secs(1)));
+        assert_eq!(buckets.take("app\0ana", 1.0, one, now), Err(Shortage::For(Duration::from_secs(1))));
     }
 
     #[test]
@@ -324,8 +345,20 @@ mod tests {
         assert_eq!((count("app\0ana", now), count("app\0bob", now), count("app\0eve", now)), (6, 2, 0));
         let later = now + Duration::from_secs(1);
         assert_eq!((count("app\0ana", later), count("app\0bob", later)), (6, 2));
-        assert!(take("app\0ana", later).unwrap_err() > take("app\0bob", later).unwrap_err() / 2);
+        let wait = |account| take(account, later).unwrap_err().wait();
+        assert!(wait("app\0ana") > wait("app\0bob") / 2);
         assert_eq!(count("other\0ana", later), 6, "the same name under another app is another account");
+    }
+
+    #[test]
+    fn more_than_an_account_ever_has_is_not_worth_waiting_for() {
+        let (buckets, now) = (Buckets::default(), Instant::now());
+        let take = |account, wanted, credit| buckets.take_on_credit(account, wanted, credit, LIMIT, now);
+
+        assert_eq!(take("app\0ana", 7.0, 0.0), Err(Shortage::ForEver), "of the eight, one user gets six");
+        assert_eq!(take("app\0", 9.0, 0.0), Err(Shortage::ForEver));
+        assert_eq!(take("app\0ana", 7.0, 1.0), Ok(()));
+        assert_eq!(take("app\0ana", 6.0, 0.0), Err(Shortage::For(Duration::from_secs_f64(7.0 / 6.0))));
     }
 
     #[test]

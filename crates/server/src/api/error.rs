@@ -264,7 +264,7 @@ pub const PROBLEMS: [ProblemEntry; 19] = [
         esb: Some(1_306_000),
         job: Some(1_306_000),
         gateway: BODY_SIZE_LIMIT_EXCEED,
-        meaning: "The body is larger than 64 MiB.",
+        meaning: "The body is larger than 64 MiB, or the call has more targets than its caller ever gets at once.",
         what_to_do: "Split the request.",
     },
     ProblemEntry {
@@ -395,6 +395,7 @@ impl From<ControlError> for ApiError {
             ControlError::TooManyStrangers { .. }
             | ControlError::TooManyPlanned { .. }
             | ControlError::TooManyStatus { .. } => Problem::RateLimited,
+            ControlError::TooLarge { .. } => Problem::BodyTooLarge,
             ControlError::TooManyOpen { .. } | ControlError::TooManyRollouts { .. } => Problem::ConcurrencyLimited,
             ControlError::UnknownTask(_) => Problem::UnknownTask,
             ControlError::KeyReused { .. } | ControlError::TaskState(_) => Problem::Conflict,
@@ -413,6 +414,7 @@ impl From<ControlError> for ApiError {
             ControlError::TooManyRollouts { .. } => Self { retry_after: Some(ROLLOUT_WAIT), ..refused },
             ControlError::Unauthenticated(_)
             | ControlError::Contradiction { .. }
+            | ControlError::TooLarge { .. }
             | ControlError::KeyReused { .. }
             | ControlError::UnknownTask(_)
             | ControlError::TaskState(_) => refused,

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use proctor_model::{FieldError, Message, messages};
 
 use crate::control::Caller;
-use crate::shares::{Allowance, Buckets, Held, Shares};
+use crate::shares::{Allowance, Buckets, Held, Shares, Shortage};
 
 /// Calls at the same time where nothing else is said.
 pub(super) const CONCURRENCY: NonZeroU32 = NonZeroU32::new(512).expect("it is not zero");
@@ -73,7 +73,7 @@ impl Rates {
     /// Takes one call off the account (`shares`); without one left, how long until there is.
     pub(super) fn take(&self, account: &str, now: Instant) -> Result<(), Duration> {
         let Some(limit) = *self.limit.lock() else { return Ok(()) };
-        self.buckets.take(account, 1.0, limit, now)
+        self.buckets.take(account, 1.0, limit, now).map_err(Shortage::wait)
     }
 }
 

@@ -13,7 +13,7 @@ use proctor_model::{Message, ProcessKey};
 
 use super::audit_budget::AuditBudget;
 use super::{Caller, ControlError, Result};
-use crate::shares::{Allowance, Buckets, account_of};
+use crate::shares::{Allowance, Buckets, Shortage, account_of};
 
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
 /// What such targets of one caller may take in an hour. A client that asks for 100,000 hosts while their agents are
@@ -105,7 +105,8 @@ impl Budgets {
         let bytes = strangers.bytes / strangers.targets * targets;
         let credit = if operations > 0 { self.strangers.limit } else { 0.0 };
         let too_many = |wait| ControlError::TooManyStrangers { targets, wait };
-        self.strangers.take_on_credit(caller, bytes, credit, now).map_err(too_many)
+        let taken = self.strangers.take_on_credit(caller, bytes, credit, now);
+        taken.map_err(|shortage| refused(shortage, targets, too_many))
     }
 
     /// Takes the targets of a plan off the caller's account, before anything is looked up for it.
@@ -114,7 +115,7 @@ impl Budgets {
             return Ok(());
         }
         let too_many = |wait| ControlError::TooManyPlanned { targets, wait };
-        self.planned.take(caller, targets, now).map_err(too_many)
+        self.planned.take(caller, targets, now).map_err(|shortage| refused(shortage, targets, too_many))
     }
 
     /// Takes the rows of status queries off the caller's account, but for as many as the call operates on others; one of
@@ -133,7 +134,15 @@ impl Budgets {
         }
         let bytes = row_keys.iter().map(|key| STATUS_ROW_BYTES + 3 * key.len()).sum::<usize>() + TASK_BYTES;
         let too_many = |wait| ControlError::TooManyStatus { targets, wait };
-        self.status.take(caller, bytes, now).map_err(too_many)
+        self.status.take(caller, bytes, now).map_err(|shortage| refused(shortage, targets, too_many))
+    }
+}
+
+/// A call that can be repeated later, or one that never fits.
+fn refused(shortage: Shortage, targets: usize, later: impl FnOnce(Duration) -> ControlError) -> ControlError {
+    match shortage {
+        Shortage::For(wait) => later(wait),
+        Shortage::ForEver => ControlError::TooLarge { targets },
     }
 }
 
@@ -142,8 +151,8 @@ impl HourlyBudget {
         Self { limit: f64::from(limit), buckets: Buckets::default() }
     }
 
-    /// Takes as much as is wanted, or nothing: then it says how long to wait for it.
-    fn take(&self, caller: &Caller, wanted: usize, now: Instant) -> std::result::Result<(), Duration> {
+    /// Takes as much as is wanted, or nothing: then it says how long to wait for it, if that helps.
+    fn take(&self, caller: &Caller, wanted: usize, now: Instant) -> std::result::Result<(), Shortage> {
         self.take_on_credit(caller, wanted, 0.0, now)
     }
 
@@ -154,7 +163,7 @@ impl HourlyBudget {
         wanted: usize,
         credit: f64,
         now: Instant,
-    ) -> std::result::Result<(), Duration> {
+    ) -> std::result::Result<(), Shortage> {
         if wanted == 0 {
             return Ok(());
         }
@@ -191,8 +200,12 @@ mod tests {
         assert!(budgets.take_strangers(&bob, tenths(4), 0, now).is_ok());
         assert!(budgets.take_strangers(&bob, tenths(1), 0, now).is_err());
         assert!(budgets.take_strangers(&bob, tenths(5), 0, now + HOUR / 2).is_ok());
-        assert!(budgets.take_strangers(&bob, tenths(8), 0, now + 9 * HOUR).is_err(), "one user leaves some to others");
-        assert!(budgets.take_strangers(&bob, tenths(11), 0, now + 9 * HOUR).is_err(), "more than there is in an hour");
+        let never = |caller, count| {
+            let refused = budgets.take_strangers(caller, tenths(count), 0, now + 9 * HOUR);
+            matches!(refused, Err(ControlError::TooLarge { targets }) if targets == count)
+        };
+        assert!(never(&bob, 8), "one user leaves some to others");
+        assert!(never(&caller("job"), 11), "more than there is in an hour");
     }
 
     #[test]

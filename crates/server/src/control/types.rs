@@ -355,6 +355,10 @@ pub enum ControlError {
         targets: usize,
         wait: Duration,
     },
+    /// More than the caller may ever have at once of what is counted by the hour: waiting does not help.
+    TooLarge {
+        targets: usize,
+    },
     /// More targets than may be open at once.
     TooManyOpen {
         limit: usize,
@@ -419,6 +423,7 @@ impl ControlError {
             Self::TooManyStatus { targets, wait } => {
                 messages::too_many_status(targets, STATUS_BYTES_MAX / (1024 * 1024), secs(wait))
             }
+            Self::TooLarge { targets } => messages::call_is_too_large(targets),
             Self::TooManyOpen { limit, is_own: true } => messages::too_many_open_targets_of_caller(limit),
             Self::TooManyOpen { limit, is_own: false } => messages::too_many_open_targets(limit),
             Self::TooManyRollouts { limit, is_own: true } => messages::too_many_rollouts_of_caller(limit),
@@ -440,6 +445,7 @@ impl ControlError {
             | Self::TooManyStrangers { .. }
             | Self::TooManyPlanned { .. }
             | Self::TooManyStatus { .. }
+            | Self::TooLarge { .. }
             | Self::TooManyOpen { .. }
             | Self::TooManyRollouts { .. }
             | Self::KeyReused { .. }

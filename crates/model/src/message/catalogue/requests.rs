@@ -105,6 +105,10 @@ super::catalogue! { Server:
         "this plan has {targets} targets, and a caller may have {max} planned in an hour: plan for fewer, or try again \
          in {secs} s" |
         "该计划有 {targets} 个目标，而每个调用方每小时最多计划 {max} 个：请减少目标，或在 {secs} 秒后重试";
+    call_is_too_large(targets: text) =
+        "this call is too large: {targets} of its targets take more than this caller ever gets at once, so waiting does not \
+         help: split the call" |
+        "该请求过大：其中 {targets} 个目标超出该调用方一次可用的总量，等待也无济于事：请拆分请求";
     too_many_status(targets: text, mebibytes: text, secs: text) =
         "this status query has {targets} targets, and those of a caller may take {mebibytes} MiB in an hour: read the \
          status without a task (get_proc_status, GET /processes), or try again in {secs} s" |

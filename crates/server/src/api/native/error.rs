@@ -75,7 +75,9 @@ impl Kind {
     pub(super) fn meaning(self) -> &'static str {
         match self {
             Self::InvalidArgument => "Something in the request does not fit; `field` says what. Nothing was changed.",
-            Self::BodyTooLarge => "The body is larger than this server takes.",
+            Self::BodyTooLarge => {
+                "The body is larger than this server takes, or the call has more targets than its caller ever gets at once."
+            }
             Self::Unauthenticated => "Who calls is not known, or not proved.",
             Self::PermissionDenied => "The caller may not do this; the message says what is missing.",
             Self::NotFound => "What the request names is not there.",
