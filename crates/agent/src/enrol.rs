@@ -82,7 +82,7 @@ async fn attempt(options: &Options, token: &JoinToken, agent: &AgentId) -> Resul
     };
     let host = HostKey::new(options.cloud, options.supplier, ip);
     let tls = TlsConnector::from(Arc::new(config)).connect(proctor_pki::server_name(), tcp).await.map_err(|error| {
-        if connect_error::is_other_authority(&error) {
+        if proctor_pki::is_other_authority(&error) {
             return Failure::ForGood(AgentError::OtherAuthority {
                 reason: connect_error::explain(&error, &options.server),
             });

@@ -15,6 +15,7 @@
 mod agent_key;
 mod authority;
 mod certificate;
+mod connect_error;
 mod error;
 mod file_digest;
 mod hash_tree;
@@ -30,6 +31,7 @@ mod token;
 pub use agent_key::{AgentKey, requested_fingerprint};
 pub use authority::{Authority, AuthoritySecret, verify_file};
 pub use certificate::{agent_of, certificate_fingerprint, expires_at, expires_at_der, key_fingerprint_der};
+pub use connect_error::{LinkClient, explain_link, is_other_authority};
 pub use error::{PkiError, Result, TokenProblem};
 pub use file_digest::FileDigest;
 pub use https::{HttpsCertificate, OtherKey, https_server_config, new_https_key, pinned_config};

@@ -1,17 +1,18 @@
 //! Enrolment: once in the life of a state directory.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
 use proctor_pki::JoinToken;
 use proctor_runtime::{Backoff, chain};
-use proctor_wire::{AgentCodec, FromAgent, FromServer, NoSession, framed};
+use proctor_wire::{AgentCodec, FromAgent, FromServer, NoSession, WireError, framed};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::identity::{Found, Identity};
-use crate::{Options, RelayError};
+use crate::{Options, RelayError, explain};
 
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(15);
 
@@ -21,7 +22,14 @@ enum Failure {
     Passing(String),
 }
 
-impl<E: std::error::Error> From<E> for Failure {
+impl Failure {
+    /// On the way to this server.
+    fn of_link(error: &(dyn Error + 'static), server: &str) -> Self {
+        Self::Passing(explain(error, server))
+    }
+}
+
+impl<E: Error> From<E> for Failure {
     fn from(error: E) -> Self {
         Self::Passing(chain(&error))
     }
@@ -48,7 +56,7 @@ pub(crate) async fn identity(options: &Options) -> Result<Identity, RelayError> 
             Ok(Ok(())) => break,
             Ok(Err(Failure::ForGood(error))) => return Err(error),
             Ok(Err(Failure::Passing(reason))) => reason,
-            Err(_) => "the server does not answer".to_owned(),
+            Err(_) => explain(&NoSession::Silent, server),
         };
         tracing::warn!(server, reason, "cannot enrol yet; trying again");
         tokio::time::sleep(backoff.next_wait()).await;
@@ -64,12 +72,24 @@ async fn attempt(options: &Options, server: &str, token: &JoinToken) -> Result<(
     let config = proctor_pki::enrol_config(&token.authority_fingerprint).map_err(|e| Failure::ForGood(e.into()))?;
     let key = Identity::key(&options.state_dir)?;
     let csr_der = key.csr_der().map_err(|error| Failure::ForGood(error.into()))?;
-    let tcp = TcpStream::connect(server).await?;
-    let tls = TlsConnector::from(Arc::new(config)).connect(proctor_pki::server_name(), tcp).await?;
+    let broken = |error: WireError| Failure::of_link(&error, server);
+    let tcp = TcpStream::connect(server).await.map_err(|error| Failure::of_link(&error, server))?;
+    let tls = TlsConnector::from(Arc::new(config)).connect(proctor_pki::server_name(), tcp).await.map_err(|error| {
+        if proctor_pki::is_other_authority(&error) {
+            return Failure::ForGood(RelayError::OtherAuthority { reason: explain(&error, server) });
+        }
+        Failure::of_link(&error, server)
+    })?;
     let mut frames = framed(tls, AgentCodec::enrolment());
     let (token_id, token_secret) = (token.id.clone(), token.secret.clone());
-    frames.send(FromAgent::EnrolRelay { token_id, token_secret, csr_der, cloud: options.cloud }).await?;
-    let answer = frames.next().await.ok_or(NoSession::Closed)??;
+    frames
+        .send(FromAgent::EnrolRelay { token_id, token_secret, csr_der, cloud: options.cloud })
+        .await
+        .map_err(broken)?;
+    let answer = match frames.next().await {
+        Some(answer) => answer.map_err(broken)?,
+        None => return Err(Failure::of_link(&NoSession::Closed, server)),
+    };
     let FromServer::RelayEnrolled { relay, certificate_pem, authority_pem } = answer else {
         return Err(match NoSession::answered(answer) {
             NoSession::Refused { reason, retry: false } => Failure::ForGood(RelayError::Refused { reason }),
@@ -79,12 +99,74 @@ async fn attempt(options: &Options, server: &str, token: &JoinToken) -> Result<(
             | NoSession::Stuck
             | NoSession::Closed
             | NoSession::Busy(_)
-            | NoSession::Broken(_)) => other.into(),
+            | NoSession::Broken(_)) => Failure::of_link(&other, server),
         });
     };
     let found = proctor_pki::certificate_fingerprint(&authority_pem);
     if !found.is_ok_and(|found| proctor_pki::secrets_match(&found, &token.authority_fingerprint)) {
-        return Err(Failure::ForGood(RelayError::OtherAuthority));
+        let reason = format!(
+            "{server} enrolled this relay with another authority than the join token names, so nothing was kept: something \
+             between this host and the server may have changed the answer"
+        );
+        return Err(Failure::ForGood(RelayError::OtherAuthority { reason }));
     }
     Ok(Identity::save(&options.state_dir, &relay, options.cloud, &certificate_pem, &authority_pem)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use proctor_pki::Authority;
+    use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn options(server: String, token: &JoinToken, state_dir: &std::path::Path) -> Options {
+        Options {
+            upstreams: vec![server],
+            listen: ([127, 0, 0, 1], 0).into(),
+            token: Some(token.to_string()),
+            cloud: 0,
+            state_dir: state_dir.to_owned(),
+            connections: 1,
+            agents_max: 1,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_mistyped_token_ends_the_relay_with_words_that_say_what_to_do() {
+        let now = jiff::Timestamp::from_millisecond(proctor_runtime::clock::unix_millis()).unwrap();
+        let authority = Authority::load(&Authority::generate(now).unwrap()).unwrap();
+        let (config, _) = proctor_pki::server_config(&authority, now).unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = listener.local_addr().unwrap().to_string();
+        let dir = tempfile::tempdir().unwrap();
+        let token = JoinToken::generate(&"ab".repeat(32)).unwrap();
+        let options = options(server.clone(), &token, dir.path());
+        let serving = async {
+            loop {
+                let (tcp, _) = listener.accept().await.unwrap();
+                let _ = acceptor.accept(tcp).await;
+            }
+        };
+
+        let enrolled = async {
+            tokio::select! {
+                enrolled = identity(&options) => enrolled,
+                () = serving => unreachable!("it serves for ever"),
+            }
+        };
+        let refused = tokio::time::timeout(PATIENCE, enrolled).await.expect("trying again cannot help").unwrap_err();
+
+        assert_eq!(
+            refused.to_string(),
+            format!(
+                "{server} has another authority than the join token names: was the token mistyped, or made by another \
+                 server?"
+            )
+        );
+    }
 }

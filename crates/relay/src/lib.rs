@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use proctor_model::RelayId;
+use proctor_pki::LinkClient;
 use proctor_runtime::{Tasks, private, systemd};
 use proctor_wire::RELAY_STREAMS_MAX;
 
@@ -69,8 +70,8 @@ pub enum RelayError {
     OtherCloud { found: u32, asked: u32 },
     #[error("the server refused: {reason}")]
     Refused { reason: String },
-    #[error("the server is not the one that the join token names")]
-    OtherAuthority,
+    #[error("{reason}")]
+    OtherAuthority { reason: String },
     #[error("cannot listen at {address}")]
     Listen { address: SocketAddr, source: std::io::Error },
     #[error(transparent)]
@@ -106,6 +107,11 @@ pub async fn start(options: Options, tasks: &Tasks) -> Result<Relay, RelayError>
     let address = listener::start(&options, identity, upstreams.clone(), tasks).await?;
     systemd::notify("READY=1\nSTATUS=carrying");
     Ok(Relay { address, upstreams, _lock: lock })
+}
+
+/// What went wrong on the way to a server, in one line.
+fn explain(error: &(dyn std::error::Error + 'static), server: &str) -> String {
+    proctor_pki::explain_link(error, server, LinkClient::Relay).unwrap_or_else(|| proctor_runtime::chain(error))
 }
 
 fn check(options: &Options) -> Result<(), RelayError> {

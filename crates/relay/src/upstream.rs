@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use proctor_runtime::{Backoff, Tasks, chain, prepare_link};
+use proctor_runtime::{Backoff, Tasks, prepare_link};
 use proctor_wire::{
-    Counted, Incoming, Lost, MuxError, MuxStream, Outgoing, RELAY_STREAMS_MAX, RelayCodec, RelayFrame, Streams,
-    WireError, ends, framed,
+    Counted, Incoming, Lost, MuxError, MuxStream, NoSession, Outgoing, RELAY_STREAMS_MAX, RelayCodec, RelayFrame,
+    Streams, WireError, ends, framed,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -20,10 +20,10 @@ use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::Options;
 use crate::greetings::{Greeting, Greetings};
 use crate::identity::Identity;
 use crate::passenger::Heard;
+use crate::{Options, explain};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// A server from which no byte comes for so long is gone; it answers what is sent every second or so.
@@ -62,6 +62,23 @@ enum Ended {
     Link(#[source] WireError),
     #[error("the identity cannot be used")]
     Pki(#[from] proctor_pki::PkiError),
+}
+
+impl Ended {
+    /// What it means and what to do, in one line.
+    fn told(&self, server: &str) -> String {
+        match self {
+            Self::Silent => explain(&NoSession::Silent, server),
+            Self::Stuck => explain(&NoSession::Stuck, server),
+            Self::Closed => explain(&NoSession::Closed, server),
+            Self::Connect(_)
+            | Self::Refused { .. }
+            | Self::Rules(_)
+            | Self::Misspoken
+            | Self::Link(_)
+            | Self::Pki(_) => explain(self, server),
+        }
+    }
 }
 
 impl From<Lost> for Ended {
@@ -196,7 +213,7 @@ impl Keep {
                 | Ended::Link(_)
                 | Ended::Pki(_) => short.next_wait(),
             };
-            tracing::warn!(server, why = %chain(&ended), ?wait, "not connected to the server");
+            tracing::warn!(server, why = %ended.told(server), ?wait, "not connected to the server");
             tokio::time::sleep(wait).await;
         }
     }
