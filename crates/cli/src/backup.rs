@@ -1,7 +1,8 @@
 //! `proctor backup` and `proctor restore`.
 //!
 //! Promised: a backup is made beside a running server, and delays no write of it; its secrets are sealed by a
-//! passphrase unless somebody says otherwise. A restore makes a new store and never replaces one; the server that
+//! passphrase unless somebody says otherwise. It is in the audit before it is made; where that cannot be written, a backup is made
+//! all the same, with a warning. A restore makes a new store and never replaces one; the server that
 //! starts on it delivers nothing that was open in the backup, because nobody knows whether it was carried out since.
 
 use std::io::IsTerminal;
@@ -21,7 +22,7 @@ use proctor_store::{HostQuery, OpenTarget, Store};
 
 use crate::commands::CommandEnd;
 use crate::output;
-use crate::serve::{default_dir, make_dir, store_file, system_user};
+use crate::serve::{default_dir, make_dir, open_store_beside, store_file, system_user};
 
 const DRAFT_FILE: &str = "restoring.db";
 const OUTCOMES_PER_WRITE: usize = 500;
@@ -65,18 +66,32 @@ pub(crate) async fn back_up(args: BackupArgs) -> Result<CommandEnd> {
         false => Some(new_passphrase(args.passphrase_file.as_deref())?),
     };
     let is_sealed = passphrase.is_some();
+    let said = if is_sealed { "its keys sealed by the passphrase" } else { "its keys readable" };
+    let target = format!("{}, {said}", std::path::absolute(&args.file)?.display());
     let file = args.file.clone();
-    blocking(move || match passphrase {
+    let copy = blocking(move || match passphrase {
         None => Ok(SqliteStore::back_up(&store, &file, &|_, value| Ok(value.to_vec()), None)?),
         Some(passphrase) => {
             let (seal, key) = Seal::make(&passphrase)?;
             Ok(SqliteStore::back_up(&store, &file, &|name, value| key.seal(name, value), Some((SEAL, &seal)))?)
         }
-    })
-    .await?;
-    let said = if is_sealed { "its keys sealed by the passphrase" } else { "its keys readable" };
+    });
+    match open_store_beside(&dir, false).await {
+        Ok(beside) => {
+            let admin = LocalAdmin::new(beside, &system_user());
+            admin.back_up(target, copy, |error| warn_unrecorded(&error)).await?;
+        }
+        Err(error) => {
+            warn_unrecorded(&format_args!("{error:#}"));
+            copy.await?;
+        }
+    }
     eprintln!("{} holds a copy of the store, {said}. Keep it private.", args.file.display());
     Ok(CommandEnd::Success)
+}
+
+fn warn_unrecorded(why: &dyn std::fmt::Display) {
+    eprintln!("warning: the audit log has no entry for this backup: {why}");
 }
 
 /// Nothing of another store may be there: its log would be replayed into this one.
@@ -212,7 +227,28 @@ where
 
 #[cfg(test)]
 mod tests {
+    use proctor_store::AuditQuery;
+    use proctor_store::prelude::*;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_backup_with_readable_keys_says_so_in_the_audit() {
+        let dir = tempfile::tempdir().unwrap();
+        let (data_dir, file) = (dir.path().join("data"), dir.path().join("copy"));
+        make_dir(&data_dir).unwrap();
+        drop(SqliteStore::open(&store_file(&data_dir)).await.unwrap());
+
+        let args =
+            BackupArgs { file: file.clone(), data_dir: Some(data_dir.clone()), passphrase_file: None, unsealed: true };
+        back_up(args).await.unwrap();
+
+        let store = SqliteStore::open(&store_file(&data_dir)).await.unwrap();
+        let entries = store.audit(&AuditQuery { limit: 100, ..AuditQuery::default() }).await.unwrap();
+        let told: Vec<_> = entries.iter().map(|entry| (&*entry.draft.action, entry.draft.targets.clone())).collect();
+        let target = vec![format!("{}, its keys readable", file.display())];
+        assert_eq!(told, [("backup", target.clone()), ("backup", target)], "its beginning and its end");
+    }
 
     #[test]
     fn a_store_is_restored_beside_nothing_of_another() {

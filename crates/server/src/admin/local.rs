@@ -4,6 +4,7 @@
 //! [`LOCAL_APP`] and the system user who ran the command. Absent: permissions. Who may write the
 //! file may do everything, and the audit tells honest administrators' deeds only.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use proctor_model::{Class, Subject};
@@ -13,7 +14,7 @@ use proctor_store::{App, Millis, Refusal, Store, User};
 
 use super::{AppCode, AppOptions, TokenRequest};
 use crate::ServerError;
-use crate::control::{AuditAction, Caller, audited_on};
+use crate::control::{AuditAction, Caller, ControlError, audited_on};
 use crate::keys::{HashMatch, Keys};
 
 /// In the audit, in place of an app; no app has a ':' in its code.
@@ -94,6 +95,31 @@ impl LocalAdmin {
         self.audited("restore", format!("backup {from}"), async { Ok(Ok(())) }).await
     }
 
+    /// Copies the store by `work`, to what `target` names. A store that takes no entry, on a full disk or from an earlier
+    /// version, keeps nobody from a backup: then `unrecorded` is told why.
+    pub async fn back_up<T, E: std::fmt::Display>(
+        &self,
+        target: String,
+        work: impl Future<Output = Result<T, E>>,
+        unrecorded: impl FnOnce(ControlError),
+    ) -> Result<T, E> {
+        let deed = AuditAction::new("backup", [Class::Admin]).on([target]);
+        let mut work = pin!(work);
+        let mut done = None;
+        let copy = async {
+            let ended = done.insert(work.as_mut().await);
+            Ok(ended.as_ref().map_or_else(|error| format!("failed: {error}"), |_| "done".to_owned()))
+        };
+        let recorded = audited_on(self.store.as_ref(), &self.caller, &deed, copy, String::clone).await;
+        if let Some(done) = done {
+            return done;
+        }
+        if let Err(error) = recorded {
+            unrecorded(error);
+        }
+        work.await
+    }
+
     async fn audited<T>(
         &self,
         action: &'static str,
@@ -118,6 +144,7 @@ fn is_right(keys: &Keys, secret: &str, app: &App) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
     use std::time::Duration;
 
     use proctor_store::sqlite::SqliteStore;
@@ -167,6 +194,33 @@ mod tests {
         assert!(!texts.contains(&secret) && !texts.contains(&rotated));
         assert_eq!(again.to_string(), "app first exists already: rotate its secret (`proctor app rotate first`)");
         assert_eq!(unknown.to_string(), "app second is not known");
+    }
+
+    #[tokio::test]
+    async fn a_backup_is_audited_before_it_is_made_and_made_where_that_fails() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let store = store(&dir).await;
+        let local = LocalAdmin::new(store.clone(), "root");
+        let begun = async {
+            let entries = store.audit(&AuditQuery { limit: 100, ..AuditQuery::default() }).await.unwrap();
+            Ok::<_, ServerError>(entries.iter().any(|entry| entry.draft.action == "backup"))
+        };
+        let path = dir.path().join("proctor.db");
+        let full = SqliteStore::open_dying(&path, Arc::new(AtomicU64::new(0))).await.unwrap();
+        let on_full_disk = LocalAdmin::new(Arc::new(full), "root");
+
+        let is_known_before = local.back_up("/b, its keys readable".to_owned(), begun, |error| panic!("{error}")).await;
+        let mut unrecorded = None;
+        let copied = async { Ok::<_, ServerError>("copied") };
+        let made = on_full_disk.back_up("/c".to_owned(), copied, |error| unrecorded = Some(error)).await;
+
+        assert!(is_known_before.unwrap());
+        assert_eq!(made.unwrap(), "copied");
+        assert!(unrecorded.is_some(), "somebody is told");
+        let entries = store.audit(&AuditQuery { limit: 100, ..AuditQuery::default() }).await.unwrap();
+        let told: Vec<_> = entries.iter().map(|entry| (&entry.draft.targets, entry.draft.outcome.as_str())).collect();
+        let target = vec!["/b, its keys readable".to_owned()];
+        assert_eq!(told, [(&target, ""), (&target, "done")]);
     }
 
     #[tokio::test]
