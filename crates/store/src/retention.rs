@@ -14,8 +14,9 @@ pub type Uptime = i64;
 pub enum Prune {
     /// Tasks that were finished before, with their targets, outcomes and idempotency keys.
     Tasks { before: Uptime },
-    /// As [`Self::Tasks`], of those that did nothing but ask for the status of processes.
-    StatusTasks { before: Uptime },
+    /// As [`Self::Tasks`], of those that did nothing but ask for the status of processes, and those of which nothing
+    /// reached a host: every target had an outcome when they were made.
+    BriefTasks { before: Uptime },
     /// Events that were stored before. Of more than `keep`, the oldest of the hosts that have more than an equal
     /// share, those with the most first.
     Events { before: Uptime, keep: u64 },

@@ -243,7 +243,7 @@ pub(crate) struct RetentionArgs {
     /// Finished tasks with their results, at least 24h
     #[arg(long, env = "PROCTOR_KEEP_TASKS", value_name = "TIME", default_value = "72h", value_parser = parse_keep_tasks)]
     keep_tasks: Duration,
-    /// Finished tasks that only asked for the status of processes, at least 1h; clients may rely on 24h
+    /// Finished tasks that only asked for the status of processes or reached no host, at least 1h; clients may rely on 24h
     #[arg(long, env = "PROCTOR_KEEP_STATUS_TASKS", value_name = "TIME", default_value = "24h", value_parser = parse_keep_status_tasks)]
     keep_status_tasks: Duration,
     /// Events

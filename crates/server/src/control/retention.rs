@@ -19,10 +19,10 @@ use super::Control;
 /// Whatever goes wrong, the entries stay and the log says why.
 type Archived<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Results of operations are readable for at least this long, whatever is configured; those of status queries unless
-/// less is configured.
+/// Results of operations are readable for at least this long, whatever is configured; those of status queries, and of
+/// operations that reached no host, unless less is configured.
 pub const TASKS_KEPT_MIN: Duration = Duration::from_secs(24 * 3600);
-/// Those of status queries alone, which are read a moment after they were asked for.
+/// Those of status queries alone and of what reached no host, which are read a moment after they were asked for.
 pub const STATUS_TASKS_KEPT_MIN: Duration = Duration::from_secs(3600);
 /// Tombstones, tokens and specs are kept for at least this long: the store notes their use once an hour, and an agent
 /// that lost the answer to its enrolment repeats it with the same token.
@@ -44,7 +44,7 @@ const ARCHIVE_PAGE: u32 = 200;
 pub struct Retention {
     /// After they were finished; at least [`TASKS_KEPT_MIN`].
     pub tasks: Duration,
-    /// Those that are status queries alone; at least [`STATUS_TASKS_KEPT_MIN`].
+    /// Those that are status queries alone, and those of which nothing reached a host; at least [`STATUS_TASKS_KEPT_MIN`].
     pub status_tasks: Duration,
     pub events: Duration,
     /// Beyond this many, the oldest of the hosts that have most go before their time.
@@ -115,10 +115,7 @@ impl Control {
         let of_leftovers = |kept: Duration| before(kept.max(LEFTOVERS_KEPT_MIN));
         for (what, prune) in [
             ("tasks", Prune::Tasks { before: before(retention.tasks.max(TASKS_KEPT_MIN)) }),
-            (
-                "status queries",
-                Prune::StatusTasks { before: before(retention.status_tasks.max(STATUS_TASKS_KEPT_MIN)) },
-            ),
+            ("status queries", Prune::BriefTasks { before: before(retention.status_tasks.max(STATUS_TASKS_KEPT_MIN)) }),
             ("events", Prune::Events { before: before(retention.events), keep }),
             ("tombstones", Prune::Tombstones { before: of_leftovers(retention.tombstones) }),
             ("tokens", Prune::Tokens { before: of_leftovers(retention.tokens), now }),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{OperationKind, Outcome};
+use proctor_model::{Code, OperationKind, Outcome};
 use tokio::task::JoinSet;
 
 use super::enrolment::token_for;
@@ -79,9 +79,24 @@ pub async fn status_queries_go_before_operations(store: Arc<dyn Store>) {
     }
     let begun = run_for(&*store, 10).await;
 
-    prune(&*store, Prune::StatusTasks { before: begun }).await;
+    prune(&*store, Prune::BriefTasks { before: begun }).await;
 
     assert_eq!(store.task_ids(9).await.unwrap(), [id(4), id(3), id(2)], "4 is open");
+}
+
+pub async fn tasks_of_which_nothing_reached_a_host_go_before_operations(store: Arc<dyn Store>) {
+    let refused = || Outcome::new(Code::Forbidden, "refused", false);
+    for (number, refusals) in [(1, 2), (2, 1), (3, 0)] {
+        let outcomes = (0..refusals).map(|index| (index, refused())).collect();
+        store.create_task(NewTask { outcomes, ..task(number, 5, 2) }).await.unwrap();
+    }
+    store.record_outcomes(&[(operation(2, 1), refused())], 6).await.unwrap();
+    finish(&*store, 3, 2).await;
+    let begun = run_for(&*store, 10).await;
+
+    prune(&*store, Prune::BriefTasks { before: begun }).await;
+
+    assert_eq!(store.task_ids(9).await.unwrap(), [id(3), id(2)], "a target of 2 was carried out");
 }
 
 pub async fn a_large_task_goes_slice_by_slice_and_cannot_be_read_meanwhile(store: Arc<dyn Store>) {

@@ -53,7 +53,7 @@ pub(super) fn audit_before(connection: &Connection, before: Uptime) -> Tried<u64
 pub(super) fn prune(connection: &Connection, what: Prune) -> Tried<u64> {
     match what {
         Prune::Tasks { before } => tasks(connection, FORGET_TASKS, before),
-        Prune::StatusTasks { before } => tasks(connection, FORGET_STATUS_TASKS, before),
+        Prune::BriefTasks { before } => tasks(connection, FORGET_BRIEF_TASKS, before),
         Prune::Events { before, keep } => events(connection, before, keep),
         Prune::Tombstones { before } => tombstones(connection, before),
         Prune::Tokens { before, now } => tokens(connection, before, now),
@@ -64,8 +64,9 @@ pub(super) fn prune(connection: &Connection, what: Prune) -> Tried<u64> {
 
 const FORGET_TASKS: &str = "UPDATE task SET forgotten = 1, finished_uptime = NULL WHERE seq IN
     (SELECT seq FROM task WHERE finished_uptime < ?1 ORDER BY finished_uptime LIMIT ?2)";
-const FORGET_STATUS_TASKS: &str = r#"UPDATE task SET forgotten = 1, finished_uptime = NULL WHERE seq IN
-    (SELECT seq FROM task WHERE kinds = '["status"]' AND finished_uptime < ?1 ORDER BY finished_uptime LIMIT ?2)"#;
+const FORGET_BRIEF_TASKS: &str = r#"UPDATE task SET forgotten = 1, finished_uptime = NULL WHERE seq IN
+    (SELECT seq FROM task WHERE (kinds = '["status"]' OR reached_nothing = 1) AND finished_uptime < ?1
+     ORDER BY finished_uptime LIMIT ?2)"#;
 
 /// First they can no longer be read, then their rows go.
 fn tasks(connection: &Connection, forget: &str, before: Uptime) -> Tried<u64> {

@@ -72,11 +72,12 @@ fn insert(connection: &Connection, task: &NewTask, items: &str) -> Tried<i64> {
     let seq = connection
         .prepare_cached(
             "INSERT INTO task (id, created_at, app, user, family, items, target_count, open_count, finished_at,
-                               retry_of, rollout, kinds, scope, app_life, user_life, created_uptime, finished_uptime)
+                               retry_of, rollout, kinds, scope, app_life, user_life, created_uptime, finished_uptime,
+                               reached_nothing)
              SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, iif(?7 = 0, ?2, NULL), ?8, ?9, ?10, ?11,
                     coalesce((SELECT ended FROM subject_life WHERE subject = 'app:' || ?3), 0),
                     coalesce((SELECT ended FROM subject_life WHERE subject = 'user:' || ?4), 0),
-                    ms, iif(?7 = 0, ms, NULL)
+                    ms, iif(?7 = 0, ms, NULL), ?12
              FROM uptime RETURNING seq",
         )?
         .query_row(
@@ -92,6 +93,7 @@ fn insert(connection: &Connection, task: &NewTask, items: &str) -> Tried<i64> {
                 task.rollout.as_ref().map(to_json),
                 to_json(&kinds),
                 task.scope.as_ref().map(ToString::to_string),
+                task.outcomes.len() == task.targets.len(),
             ),
             |row| row.get(0),
         )?;
