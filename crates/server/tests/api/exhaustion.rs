@@ -346,7 +346,11 @@ async fn long_polls_of_one_reader_take_neither_calls_nor_waits_from_others() {
 }
 
 async fn stream(world: &World, user: &str) -> Option<BodyDataStream> {
-    let response = world.router.clone().oneshot(native(user, "/events/stream?after=0")).await.unwrap();
+    opened(world, user, "/events/stream?after=0").await
+}
+
+async fn opened(world: &World, user: &str, path: &str) -> Option<BodyDataStream> {
+    let response = world.router.clone().oneshot(native(user, path)).await.unwrap();
     (response.status() == StatusCode::OK).then(|| response.into_body().into_data_stream())
 }
 
@@ -380,5 +384,20 @@ async fn streams_of_readers_leave_some_for_others_and_for_the_administrator() {
 
     drop(held);
     assert!(stream(&world, "other").await.is_some(), "streams that ended are given back");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn audit_exports_that_nobody_reads_are_counted_with_streams() {
+    let world = readers_world(Settings::default()).await;
+    let mut held = Vec::new();
+    while let Some(export) = opened(&world, "boss", "/audit/export").await {
+        held.push(export);
+        assert!(held.len() < 200, "there is an end");
+    }
+
+    assert_eq!(held.len(), 64 + 6, "those of one caller, and of the administrators' reserve");
+    held.pop();
+    assert!(opened(&world, "boss", "/audit/export").await.is_some(), "exports that ended are given back");
     world.end().await;
 }

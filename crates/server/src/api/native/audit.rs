@@ -15,6 +15,8 @@ use proctor_store::{AuditAnchor, AuditEntry, audit};
 use super::body::{Params, page_limit};
 use super::caller::Authenticated;
 use super::{ApiState, Result};
+use crate::api::error::ApiError;
+use crate::api::limits::QuotaPermit;
 use crate::control::{Control, ControlError, LiveCaller};
 
 /// What was changed, oldest first or newest first.
@@ -48,8 +50,9 @@ pub(super) async fn export(
     State(state): State<ApiState>,
     Params(filter): Params<AuditFilter>,
 ) -> Result<Response> {
+    let ticket = state.border.streams.take(&caller.who).map_err(ApiError::from)?;
     let standing = state.control.live_caller(caller.who);
-    let reader = Reader { control: state.control, standing, filter, after: 0, ahead: VecDeque::new() };
+    let reader = Reader { control: state.control, standing, filter, after: 0, ahead: VecDeque::new(), _ticket: ticket };
     let lines = futures::stream::try_unfold(reader, |mut reader| async {
         let line = reader.next().await?;
         Ok::<_, ControlError>(line.map(|line| (line, reader)))
@@ -64,6 +67,7 @@ struct Reader {
     filter: AuditFilter,
     after: u64,
     ahead: VecDeque<AuditEntry>,
+    _ticket: QuotaPermit,
 }
 
 impl Reader {
