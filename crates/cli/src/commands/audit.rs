@@ -1,6 +1,7 @@
 //! `proctor audit list|verify|export`.
 
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::pin::pin;
 
@@ -127,7 +128,9 @@ async fn export(session: &Session, args: ExportArgs) -> Result<CommandEnd> {
     let filter = args.filter.into();
     let mut file = match &args.file {
         Some(path) => {
-            let file = std::fs::File::create_new(path).with_context(|| format!("cannot make {}", path.display()))?;
+            // Whatever the umask: the entries name hosts, users and addresses.
+            let private = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+            let file = private.with_context(|| format!("cannot make {}", path.display()))?;
             Some(std::io::BufWriter::new(file))
         }
         None => None,
