@@ -206,17 +206,22 @@ fn written_to(writes: &AsyncFd<OwnedFd>) -> Option<HashSet<OsString>> {
 fn discard(path: &Path) {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
     let file = OpenOptions::new().write(true).custom_flags(flags).open(path);
-    let _ = match file {
+    let discarded = match file {
         Ok(file) if is_open_elsewhere(&file) => put_aside(path),
         Ok(_) => std::fs::remove_file(path),
         Err(error) => Err(error),
     };
+    if let Err(error) = discarded {
+        tracing::debug!(%error, path = %path.display(), "a capture is not removed");
+    }
 }
 
-/// Somebody still writes to it: unlinked, it would grow without anybody seeing it.
+/// Somebody still writes to it: unlinked, it would grow without anybody seeing it. Where too many are put aside already
+/// it stays, and the next command of its name runs without a capture.
 fn put_aside(path: &Path) -> io::Result<()> {
     let free = (0..OLD_MAX).map(|number| path.with_extension(format!("{number}.old"))).find(|path| !path.exists());
-    free.map_or_else(|| std::fs::remove_file(path), |old| std::fs::rename(path, old))
+    let crowded = || io::Error::other(format!("{OLD_MAX} earlier captures of its name are still written to"));
+    std::fs::rename(path, free.ok_or_else(crowded)?)
 }
 
 fn make(path: &Path, owner: Option<u32>) -> io::Result<File> {
@@ -566,5 +571,27 @@ mod tests {
         drop(daemon);
         directory.trim(&HashMap::new());
         assert_eq!(names(), ["a.start.out"]);
+    }
+
+    #[test]
+    fn a_capture_that_is_written_to_is_not_unlinked_however_many_are_put_aside() {
+        let (root, directory) = directory();
+        let path = root.path().join("output/x.out");
+        let mut daemons = Vec::new();
+        for _ in 0..OLD_MAX {
+            directory.open("x", None).unwrap();
+            daemons.push(OpenOptions::new().append(true).open(&path).unwrap());
+        }
+        directory.open("x", None).unwrap();
+        let last = OpenOptions::new().append(true).open(&path).unwrap();
+
+        let refused = directory.open("x", None).unwrap_err();
+        directory.remove(&["x".to_owned()]);
+
+        assert!(refused.to_string().contains("64 earlier captures"), "{refused}");
+        assert_eq!(last.metadata().unwrap().nlink(), 1, "it is still seen, and bounded");
+        drop(daemons);
+        directory.trim(&HashMap::new());
+        directory.open("x", None).unwrap();
     }
 }
