@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout};
 use crate::blocking::Blocking;
 use crate::cgroup::{Groups, Leaf};
 use crate::fork::{CgroupAttach, Forked};
-use crate::killer::Killer;
+use crate::killer::{self, Killer};
 use crate::leftovers;
 use crate::output::{self, Capture, OutputDirectory};
 use crate::pidfd;
@@ -35,6 +35,8 @@ use crate::tree::ProcessRef;
 use crate::user::{self, Account, AccountCache};
 
 const PREPARE_LIMIT: Duration = Duration::from_secs(10);
+/// How long the kill of a command with its tree may wait behind others.
+const KILL_LIMIT: Duration = Duration::from_secs(10);
 /// How long a killed shell may take to end; in uninterruptible sleep it takes for ever.
 const DEATH_LIMIT: Duration = Duration::from_secs(5);
 /// More than any op_timeout, and small enough to be added to any time.
@@ -337,7 +339,30 @@ async fn trim_for_ever(mut capture: Option<&mut Capture>) -> Infallible {
 }
 
 async fn kill(killer: &Killer, shell: ProcessRef, leaf: Option<&Leaf>) {
-    if let Err(error) = killer.kill(killer.session_of(shell, leaf)).await {
-        tracing::warn!(%error, pid = shell.pid, "a command cannot be killed");
+    match timeout(KILL_LIMIT, killer.kill(killer.session_of(shell, leaf))).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::warn!(%error, pid = shell.pid, "a command cannot be killed"),
+        Err(_) => {
+            // Not at once: while the shell lives, what descends from it is known. The kill of its tree still waits.
+            tracing::warn!(pid = shell.pid, "a command waits long to be killed; its shell is killed now");
+            let _ = killer::signal(shell, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shell_is_killed_also_while_kills_of_trees_are_stuck() {
+        let mut child = std::process::Command::new("/bin/sleep").arg("1000").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let shell = ProcessRef { pid, start_ticks: Stat::of(pid).unwrap().start_ticks };
+
+        kill(&Killer::stuck(), shell, None).await;
+
+        let exit = child.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&exit), Some(libc::SIGKILL));
     }
 }

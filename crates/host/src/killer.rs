@@ -107,6 +107,15 @@ impl Killer {
         Self { shared: Arc::new(Shared { groups, scope, journal, waiting, lives, unfinished }) }
     }
 
+    /// One whose thread never comes round.
+    #[cfg(test)]
+    pub(crate) fn stuck() -> Self {
+        let boot = crate::procfs::boot_id().unwrap();
+        let killer = Self::new(None, "test".to_owned(), Journal::open(std::path::Path::new("/nonexistent"), boot));
+        killer.shared.waiting.lock().has_thread = true;
+        killer
+    }
+
     /// The lives of a process, which die with no other.
     pub(crate) fn set_lives(&self, leaf: Leaf, of: KnownLives) {
         let mut lives = self.shared.lives.lock();
@@ -204,6 +213,8 @@ impl Shared {
                 }
                 waiting.jobs.drain(..count).collect()
             };
+            // Who no longer waits may have gone on: what is left behind by now may be of a next life.
+            jobs.retain(|job| !matches!(job.target, Target::Remains(..)) || !job.done.is_closed());
             for deed in [KillMode::Count, KillMode::Terminate, KillMode::Kill] {
                 let of_deed = jobs.extract_if(.., |job| job.deed == deed).map(|job| (job.target, job.done));
                 let (targets, done): (Vec<Target>, Vec<_>) = of_deed.unzip();
@@ -412,7 +423,7 @@ fn is_lack(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
-fn signal(member: ProcessRef, signal: Signal) -> io::Result<bool> {
+pub(crate) fn signal(member: ProcessRef, signal: Signal) -> io::Result<bool> {
     match Process::open(member.pid) {
         Ok(process) if process.stat.start_ticks == member.start_ticks => process.signal(signal),
         Ok(_) | Err(Refused::Gone | Refused::Thread) => Ok(false),
