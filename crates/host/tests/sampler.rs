@@ -262,15 +262,15 @@ async fn a_pid_that_comes_round_is_told_from_the_one_before() {
     assert!(sampler.track(&life, None));
     drop(process);
 
-    let next = reuse(old);
+    let Some(next) = reuse(old) else { return skip("no process gets the pid of one that has ended") };
     let answer = sampler.sample(&life, world.host.now());
 
-    assert!(answer.is_none(), "{answer:?} of pid {old}, which is {:?} now", next.map(|next| next.pid()));
+    assert!(answer.is_none(), "{answer:?} of pid {old}, which is {:?} now", stat(next.pid()));
 }
 
 /// A process with that pid. Only root may say which pid comes next, and others fork meanwhile.
 fn reuse(pid: i32) -> Option<Started> {
-    for _ in 0..50 {
+    for _ in 0..1000 {
         std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).ok()?;
         let process = Started::new("/bin/sleep", &["1000"]);
         if process.pid() == pid {
