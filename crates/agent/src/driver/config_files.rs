@@ -4,7 +4,7 @@
 //! Promised: a file that is not what it should be gives one event, and one more when it is right
 //! again, also across lives; at most [`FILES_MAX`] files of a process and [`EVENTS_MAX`] events of one check; files are read
 //! as the process's user, on a few threads of each mount, so that one that hangs holds up no other process; files there
-//! count as unreadable after [`CHECK_LIMIT`]. Absent: consequences, since nothing is restarted; and
+//! count as unreadable after [`CHECK_LIMIT`], and those that a slow mount leaves no time for wait for the next check. Absent: consequences, since nothing is restarted; and
 //! memory across restarts of the agent, so a file that is still wrong then is told again.
 
 mod files;
@@ -14,7 +14,7 @@ mod tests;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proctor_host::Host;
 use proctor_model::{ConfigFile, EventKind, Incarnation, ProcessKey, Spec, UserName, messages};
@@ -253,7 +253,9 @@ async fn check_group(
     let Some(path) = files.first().map(|file| PathBuf::from(file.path())) else { return (files, Vec::new()) };
     let mut checked = files.clone();
     let work = move || {
-        let changes = files::check(&mut checked, clock::unix_millis() / 1000, &bounds);
+        let begun = Instant::now();
+        let is_late = || begun.elapsed() > CHECK_LIMIT / 2;
+        let changes = files::check(&mut checked, clock::unix_millis() / 1000, &bounds, is_late);
         (checked, changes)
     };
     let name = format!("configuration files of {key} beside {}", path.display());

@@ -185,10 +185,12 @@ impl Watched {
     }
 }
 
-/// What has become wrong or right since the last check.
-pub(super) fn check(files: &mut [Watched], now_secs: i64, bounds: &Bounds) -> Vec<Change> {
+/// What has become wrong or right since the last check. Once `is_late`, no other file is looked at: what is read by then
+/// is not read again, and the next check goes on with the others.
+pub(super) fn check(files: &mut [Watched], now_secs: i64, bounds: &Bounds, is_late: impl Fn() -> bool) -> Vec<Change> {
     let mut budget = CHECK_BYTES_MAX;
-    files.iter_mut().filter_map(|file| file.check(now_secs, &mut budget, bounds)).collect()
+    let in_time = files.iter_mut().take_while(|_| !is_late());
+    in_time.filter_map(|file| file.check(now_secs, &mut budget, bounds)).collect()
 }
 
 /// Says of all files why they cannot be looked at.
@@ -257,7 +259,7 @@ mod tests {
         }
 
         fn check_at(&mut self, now_secs: i64) -> Vec<State> {
-            check(&mut self.files, now_secs, &self.bounds).into_iter().map(|change| change.state).collect()
+            check(&mut self.files, now_secs, &self.bounds, || false).into_iter().map(|change| change.state).collect()
         }
 
         fn check(&mut self) -> Vec<State> {
@@ -271,6 +273,21 @@ mod tests {
 
         assert_eq!(world.check(), []);
         assert_eq!(world.check(), []);
+    }
+
+    #[test]
+    fn files_that_a_slow_check_does_not_reach_are_not_unreadable_and_checked_next_time() {
+        let mut world = World::new(MD5_OF_ONE);
+        let other = world.dir.path().join("other.conf").to_str().unwrap().parse().unwrap();
+        world.files.push(Watched::new(ConfigFile { path: other, md5: MD5_OF_ONE.to_owned() }));
+        let looks = std::cell::Cell::new(0);
+        let is_late = || looks.replace(looks.get() + 1) > 0;
+
+        let changes = check(&mut world.files, LATER, &world.bounds, is_late);
+
+        assert_eq!(changes.len(), 0, "{changes:?}");
+        assert_eq!(world.files.iter().map(|file| file.state.clone()).collect::<Vec<_>>(), [Some(State::Right), None]);
+        assert_eq!(world.check(), [State::Missing]);
     }
 
     #[test]
