@@ -18,6 +18,7 @@ use proctor_model::{
 use proctor_supervise::{CommandKind, Event, Process, Request};
 use tokio::time::Instant;
 
+use super::answers::PANICKED;
 use super::arrivals::{ARRIVED_MAX, Arrivals, ArrivedOperation};
 use super::pid_files::PidFileConflict;
 use super::{Driver, Input};
@@ -268,7 +269,9 @@ impl Driver {
         let operation = request.operation;
         let rival = self.rival(&key, request, spec.as_deref());
         let spec = spec.filter(|_| touches_host(request.kind));
-        let (policy, resolver, inbox) = (self.policy(), self.admission.resolver.clone(), self.inbox.clone());
+        let (policy, resolver) = (self.policy(), self.admission.resolver.clone());
+        let refused = Input::Admitted { key: key.clone(), operation, verdict: Err(messages::because(PANICKED)) };
+        let owed = self.owed(refused);
         self.tasks.spawn("paths", async move {
             let verdict = match policy.zip(spec) {
                 Some((policy, spec)) => resolver.resolve(&policy, &key, &spec.identity).await,
@@ -278,7 +281,7 @@ impl Driver {
                 (Ok(()), Some(rival)) => resolver.outlive(rival).await,
                 (verdict, _) => verdict.map_err(PathDenied::into_reason),
             };
-            let _ = inbox.send(Input::Admitted { key, operation, verdict }).await;
+            owed.send(Input::Admitted { key, operation, verdict }).await;
         });
     }
 

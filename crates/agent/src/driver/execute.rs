@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_host::{Command, CommandHold, Exited, LeftoversResult};
-use proctor_model::{CommandExit, CommandResult, Exit, Incarnation, Leftovers, Probe, ProcessKey, Spec};
+use proctor_model::{CommandExit, CommandResult, Exit, Incarnation, Leftovers, Probe, ProcessKey, Spec, messages};
 use proctor_supervise::{Action, CommandKind, Elder, Event, Notice, Process, Ticket, Time};
 use tokio::sync::oneshot;
 
 use super::admission::{AdmissionGate, CommandPurpose};
+use super::answers::PANICKED;
 use super::commands::CommandChannels;
 use super::estates::{commands_of, lives, with_elders};
 use super::limits::cgroup_name;
@@ -18,6 +19,8 @@ use super::{Driver, Input};
 /// A version command that takes longer is not worth waiting for. Tests hold theirs back, on a machine that may be slow.
 pub(super) const VERSION_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 5 });
 pub(super) const VERSION_CHARS_MAX: usize = 256;
+/// What is left behind is gone in seconds, or nobody can end it; this leaves much for other kills that wait.
+const CLEAR_LIMIT: Duration = Duration::from_secs(120);
 
 impl Driver {
     pub(super) fn execute(&mut self, key: ProcessKey, action: Action) {
@@ -91,10 +94,12 @@ impl Driver {
         if let Some(look) = self.host.look_now(&spec.identity, known.as_ref()) {
             return self.dispatch_event(&key, Event::Probed { ticket, look });
         }
-        let (host, inbox, identity) = (self.host.clone(), self.inbox.clone(), spec.identity.clone());
+        let (host, identity) = (self.host.clone(), spec.identity.clone());
+        let unclear = Probe::Unclear { reason: messages::because(PANICKED), named: None };
+        let owed = self.owed(Input::Machine(key.clone(), Event::Probed { ticket, look: unclear }));
         self.tasks.spawn("look", async move {
             let look = probe_or_known(&host, &key, &identity, known).await;
-            let _ = inbox.send(Input::Machine(key, Event::Probed { ticket, look })).await;
+            owed.send(Input::Machine(key, Event::Probed { ticket, look })).await;
         });
     }
 
@@ -109,6 +114,7 @@ impl Driver {
     ) {
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
         let channels = self.commands.begin(key.clone(), ticket);
+        let owed = self.owed(ended_unseen(key.clone(), ticket));
         self.cgroups.insert(key.clone());
         if matches!(command, CommandKind::Start | CommandKind::Restart) {
             self.strays.insert(key.clone());
@@ -117,11 +123,11 @@ impl Driver {
         self.tasks.spawn("command", async move {
             let CommandChannels { held, mut end, left_alone } = channels;
             let (begun, is_begun) = oneshot::channel();
-            let (begun_inbox, begun_key) = (inbox.clone(), key.clone());
+            let begun_key = key.clone();
             let told = async move {
                 if let Ok(command) = is_begun.await {
                     let input = Input::Machine(begun_key, Event::CommandBegun { ticket, command });
-                    let _ = begun_inbox.send(input).await;
+                    let _ = inbox.send(input).await;
                 }
             };
             let admitted = Box::pin(async { tokio::join!(gate.open(), queue.wait()) });
@@ -141,13 +147,14 @@ impl Driver {
             };
             let Some(end) = end else { return };
             tracing::info!(process = %key, command = command.as_str(), result = ?end.result, "command ended");
-            let _ = inbox.send(Input::Machine(key, Event::CommandEnded { ticket, end })).await;
+            owed.send(Input::Machine(key, Event::CommandEnded { ticket, end })).await;
         });
     }
 
     /// Waits for a command of the agent before this one.
     fn rejoin(&mut self, key: ProcessKey, ticket: Ticket, command: Incarnation, kind: CommandKind, until: Time) {
-        let (host, inbox, time) = (self.host.clone(), self.inbox.clone(), until.since(self.now()));
+        let (host, time) = (self.host.clone(), until.since(self.now()));
+        let owed = self.owed(ended_unseen(key.clone(), ticket));
         let CommandChannels { end, left_alone, .. } = self.commands.begin(key.clone(), ticket);
         tracing::info!(process = %key, command = kind.as_str(), pid = command.pid, "a command of before is awaited");
         self.tasks.spawn("rejoin", async move {
@@ -155,21 +162,23 @@ impl Driver {
             let rejoined = host.rejoin(&command, &leaf, time, end);
             let Some(end) = left_alone.run_until_cancelled(rejoined).await else { return };
             tracing::info!(process = %key, command = kind.as_str(), result = ?end.result, "command of before ended");
-            let _ = inbox.send(Input::Machine(key, Event::CommandEnded { ticket, end })).await;
+            owed.send(Input::Machine(key, Event::CommandEnded { ticket, end })).await;
         });
     }
 
     fn check_health(&self, key: ProcessKey, ticket: Ticket, line: &str, spec: Arc<Spec>, timeout: Duration) {
         let run = command_of(&key, "health", line, &spec, timeout, self.environment_of(&key));
-        let (host, inbox, queue) = (self.host.clone(), self.inbox.clone(), self.queues.checks());
+        let (host, queue) = (self.host.clone(), self.queues.checks());
         let gate = self.gate(&key, spec, CommandPurpose::Other);
+        let unasked = Event::HealthChecked { ticket, end: ended_by(CommandResult::NoSlot) };
+        let owed = self.owed(Input::Machine(key.clone(), unasked));
         self.tasks.spawn("health", async move {
             let end = match gate.open().await {
                 Ok(()) => queue.run(&host, run).await,
                 // A process is not ill because nobody may ask.
                 Err(_) => ended_by(CommandResult::NoSlot),
             };
-            let _ = inbox.send(Input::Machine(key, Event::HealthChecked { ticket, end })).await;
+            owed.send(Input::Machine(key, Event::HealthChecked { ticket, end })).await;
         });
     }
 
@@ -190,10 +199,10 @@ impl Driver {
         });
     }
 
-    /// Hears of the ends of all lives that are watched.
+    /// Hears of the ends of all lives that are watched: without it nothing is kept alive.
     pub(super) fn watch_exits(&self) {
         let (ends, tasks, inbox) = (self.ends.clone(), self.tasks.clone(), self.inbox.clone());
-        self.tasks.spawn("ends", async move {
+        self.tasks.spawn_critical("ends", async move {
             let tell = |over: Exited<ProcessKey>| match (over.exit_now(), inbox.try_reserve()) {
                 (exit @ Some(_), Ok(room)) => room.send(ended(over, exit)),
                 (exit, _) => {
@@ -210,10 +219,12 @@ impl Driver {
 
     fn watch(&self, key: ProcessKey, life: Incarnation) {
         let Err((key, life)) = self.ends.watch(key, life) else { return };
-        let (host, inbox) = (self.host.clone(), self.inbox.clone());
+        let host = self.host.clone();
+        // A life that is there all the same is found by the look that follows.
+        let owed = self.owed(Input::Machine(key.clone(), Event::Exited { life: life.clone(), exit: None }));
         self.tasks.spawn("watch", async move {
             let exit = host.ended(life.clone()).await;
-            let _ = inbox.send(Input::Machine(key, Event::Exited { life, exit })).await;
+            owed.send(Input::Machine(key, Event::Exited { life, exit })).await;
         });
     }
 
@@ -243,27 +254,36 @@ impl Driver {
         let Some(remains) = remains.filter(may_be_there) else {
             return self.dispatch_event(&key, Event::LeftoversCleared { ticket, ended: 0, left: 0, elder });
         };
-        let (host, inbox) = (self.host.clone(), self.inbox.clone());
+        let host = self.host.clone();
+        let unknown = Event::LeftoversNotCleared { ticket, reason: PANICKED.to_owned() };
+        let owed = self.owed(Input::Machine(key.clone(), unknown));
         self.tasks.spawn("clear", async move {
-            let event = match host.clear_leftovers(&cgroup_name(&key), &remains, grace).await {
-                Ok(LeftoversResult { ended, left }) => {
+            let (leaf, late) = (cgroup_name(&key), "it did not end in time");
+            let cleared = tokio::time::timeout(CLEAR_LIMIT, host.clear_leftovers(&leaf, &remains, grace));
+            let event = match cleared.await {
+                Err(_) => {
+                    tracing::warn!(process = %key, "the search for leftover processes did not end in time");
+                    Event::LeftoversNotCleared { ticket, reason: late.to_owned() }
+                }
+                Ok(Ok(LeftoversResult { ended, left })) => {
                     if ended > 0 {
                         tracing::warn!(process = %key, ended, left, "leftover processes ended");
                     }
                     Event::LeftoversCleared { ticket, ended, left, elder }
                 }
-                Err(error) => {
+                Ok(Err(error)) => {
                     tracing::warn!(process = %key, %error, "leftover processes could not be ended");
                     let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
                     Event::LeftoversNotCleared { ticket, reason: format!("{error}{cause}") }
                 }
             };
-            let _ = inbox.send(Input::Machine(key, event)).await;
+            owed.send(Input::Machine(key, event)).await;
         });
     }
 
     fn kill_tree(&self, key: ProcessKey, life: Incarnation) {
-        let (host, inbox) = (self.host.clone(), self.inbox.clone());
+        let host = self.host.clone();
+        let owed = self.owed(Input::Machine(key.clone(), Event::TreeKilled { life: life.clone() }));
         let process = self.processes.get(&key);
         let launched = process.and_then(Process::since);
         let since = launched.unwrap_or(life.start_ticks);
@@ -275,7 +295,7 @@ impl Driver {
                 Ok(killed) => tracing::info!(process = %key, pid = life.pid, killed, "the tree was killed"),
                 Err(error) => tracing::warn!(process = %key, pid = life.pid, %error, "the tree cannot be killed"),
             }
-            let _ = inbox.send(Input::Machine(key, Event::TreeKilled { life })).await;
+            owed.send(Input::Machine(key, Event::TreeKilled { life })).await;
         });
     }
 
@@ -328,6 +348,11 @@ pub(super) async fn probe_or_known(
 fn ended(over: Exited<ProcessKey>, exit: Option<Exit>) -> Input {
     let Exited { name, life, .. } = over;
     Input::Machine(name, Event::Exited { life, exit })
+}
+
+/// Nobody has seen how the command ended, nor whether.
+fn ended_unseen(key: ProcessKey, ticket: Ticket) -> Input {
+    Input::Machine(key, Event::CommandEnded { ticket, end: ended_by(CommandResult::ExitUnknown) })
 }
 
 pub(super) fn ended_by(result: CommandResult) -> CommandExit {

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use proctor_host::{Host, MeasuredLife};
 use proctor_model::{
-    Incarnation, Message, OperationId, Outcome, Phase, Probe, ProcessKey, Snapshot, Spec, Usage, messages,
+    Code, Incarnation, Message, OperationId, Outcome, Phase, Probe, ProcessKey, Snapshot, Spec, Usage, messages,
 };
 use proctor_runtime::clock;
 use proctor_supervise::{Event, Process};
 
 use super::admission::{AdmissionGate, CommandPurpose};
+use super::answers::PANICKED;
 use super::execute::{VERSION_TIMEOUT, command_of, probe_or_known, version_from};
 use super::instances::summary;
 use super::limits::cgroup_name;
@@ -26,7 +27,9 @@ impl Driver {
             return; // delivered again
         }
         let inspections = self.inspections_of(&key, spec);
-        let (host, inbox) = (self.host.clone(), self.inbox.clone());
+        let host = self.host.clone();
+        let failed = Box::new(Outcome::new(Code::CommandFailed, messages::because(PANICKED), false));
+        let owed = self.owed(Input::Inspected { operation, sightings: Vec::new(), outcome: failed });
         self.tasks.spawn("status", async move {
             let mut seen = Vec::with_capacity(inspections.len());
             for inspection in inspections {
@@ -42,7 +45,7 @@ impl Driver {
             }
             let sightings = sightings.into_iter().flatten().collect();
             let outcome = Box::new(outcome.fitted());
-            let _ = inbox.send(Input::Inspected { operation, sightings, outcome }).await;
+            owed.send(Input::Inspected { operation, sightings, outcome }).await;
         });
     }
 

@@ -4,6 +4,7 @@
 //! acts; see [`turn`] for what has to be written when.
 
 mod admission;
+mod answers;
 mod arrivals;
 mod cancel;
 mod commands;

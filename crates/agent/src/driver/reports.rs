@@ -104,11 +104,12 @@ impl Driver {
         }
         let running = self.processes.all().filter_map(|process| Some((process.key().clone(), measured_of(process)?)));
         let (keys, lives): (Vec<ProcessKey>, Vec<MeasuredLife>) = running.unzip();
-        let (host, inbox) = (self.host.clone(), self.inbox.clone());
+        let host = self.host.clone();
+        let owed = self.owed(Input::Measured(HashMap::new()));
         self.tasks.spawn("measure", async move {
             let usages = host.usages(lives).await;
             let measured = keys.into_iter().zip(usages).filter_map(|(key, usage)| Some((key, usage?)));
-            let _ = inbox.send(Input::Measured(measured.collect())).await;
+            owed.send(Input::Measured(measured.collect())).await;
         });
     }
 

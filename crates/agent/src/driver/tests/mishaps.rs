@@ -466,3 +466,11 @@ async fn what_a_list_of_everything_lacks_is_released_and_lives() {
     stage.say(list(0, &[], true)).await;
     eventually("nothing is registered", || names().is_empty()).await;
 }
+
+#[tokio::test]
+async fn an_agent_that_no_longer_hears_of_ends_is_of_no_use() {
+    let stage = Stage::new().await;
+
+    let tasks = stage.tasks.clone();
+    eventually("the task that hears of ends is critical", || tasks.critical().contains(&"ends")).await;
+}

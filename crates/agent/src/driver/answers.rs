@@ -1,0 +1,81 @@
+//! Answers that somebody waits for, from tasks that may fail.
+//!
+//! Promised: a task that panics has answered all the same, so that no machine waits for ever. Absent: answers at the
+//! shutdown, where nobody reads them.
+
+use proctor_runtime::Tasks;
+
+use super::{Driver, Inbox, Input};
+
+/// What people read instead of an answer.
+pub(super) const PANICKED: &str = "the agent failed to find out; its log says why";
+
+/// An answer that a task owes to the driver.
+#[derive(Debug)]
+pub(super) struct OwedAnswer {
+    inbox: Inbox,
+    tasks: Tasks,
+    on_panic: Option<Box<Input>>,
+}
+
+impl OwedAnswer {
+    pub(super) async fn send(mut self, answer: Input) {
+        self.on_panic = None;
+        let _ = self.inbox.send(answer).await;
+    }
+}
+
+impl Drop for OwedAnswer {
+    fn drop(&mut self) {
+        let Some(answer) = self.on_panic.take().filter(|_| std::thread::panicking()) else { return };
+        let inbox = self.inbox.clone();
+        self.tasks.spawn("late answer", async move { drop(inbox.send(*answer).await) });
+    }
+}
+
+impl Driver {
+    /// The driver is told `on_panic` if the task that owes the answer panics.
+    pub(super) fn owed(&self, on_panic: Input) -> OwedAnswer {
+        OwedAnswer { inbox: self.inbox.clone(), tasks: self.tasks.clone(), on_panic: Some(Box::new(on_panic)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::inbox;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_panics_has_answered_also_where_the_inbox_is_full() {
+        let (inbox, mut received) = inbox();
+        let tasks = Tasks::default();
+        while inbox.try_send(Input::Disconnected).is_ok() {}
+        let owed = OwedAnswer { inbox, tasks: tasks.clone(), on_panic: Some(Box::new(Input::Beat)) };
+
+        tasks.spawn("look", async move {
+            let _owed = owed;
+            panic!("on purpose")
+        });
+
+        let answer = async { while !matches!(received.recv().await.expect("somebody owes an answer"), Input::Beat) {} };
+        tokio::time::timeout(Duration::from_secs(60), answer).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn who_answers_answers_once_and_who_is_ended_not_at_all() {
+        let (inbox, mut received) = inbox();
+        let tasks = Tasks::default();
+        let owed =
+            || OwedAnswer { inbox: inbox.clone(), tasks: tasks.clone(), on_panic: Some(Box::new(Input::Disconnected)) };
+
+        owed().send(Input::Beat).await;
+        drop(owed());
+        drop(inbox);
+
+        assert!(matches!(received.try_recv(), Ok(Input::Beat)));
+        assert!(received.try_recv().is_err());
+        assert!(tasks.end(Duration::from_secs(60)).await);
+    }
+}
