@@ -1,24 +1,43 @@
-//! Connections on which nothing was heard yet.
+//! Connections whose first word has not come yet: of TLS its whole first record, a ClientHello, and of others a byte.
 //!
 //! Promised: they keep nobody out who speaks, however many they are: they hold none of the greetings, and where all of
 //! their own places are taken, a new one is let in and the oldest of the address that has most of them is closed. So
-//! whoever speaks at once is heard. Those of known addresses are apart. Absent: who is known, and what follows the first
-//! word (see the module above).
+//! whoever speaks at once is heard. There are many places, because one costs little more than its descriptor, and a peer
+//! that is closed may come back at once, which costs more. Those of known addresses are apart. Absent: who is known, and
+//! what follows the first word (see the module above).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use rustix::net::{RecvFlags, recv};
+use rustix::process::{Resource, getrlimit};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-/// Silent connections of addresses that are not known, and as many of those that are.
-pub(super) const SILENT_MAX: usize = 512;
+/// The places of addresses that are not known, and as many of those that are: a share of the descriptors.
+const PLACES_MAX: usize = 4096;
+const PLACES_MIN: usize = 64;
+const OF_DESCRIPTORS: u64 = 8;
+
+/// A peer has this long for its first word; an agent speaks at once.
+const SILENCE_LIMIT: Duration = Duration::from_secs(5);
+/// Enough for a ClientHello; of a longer record this much must have come.
+const FIRST_WORD_MAX: usize = 4096;
+const TLS_HANDSHAKE: u8 = 22;
+const TLS_HEADER: usize = 5;
 
 /// Those of the unknown, or of the known.
-#[derive(Debug, Default)]
-pub(super) struct Silent(Mutex<Places>);
+#[derive(Debug)]
+pub(super) struct Silent {
+    places: Mutex<Places>,
+    max: usize,
+}
 
 #[derive(Debug, Default)]
 struct Places {
@@ -27,14 +46,26 @@ struct Places {
     next: u64,
 }
 
+impl Default for Silent {
+    fn default() -> Self {
+        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let share = usize::try_from(descriptors / OF_DESCRIPTORS).unwrap_or(usize::MAX);
+        Self::new(share.clamp(PLACES_MIN, PLACES_MAX))
+    }
+}
+
 impl Silent {
+    fn new(max: usize) -> Self {
+        Self { places: Mutex::default(), max }
+    }
+
     pub(super) fn count_of(&self, address: IpAddr) -> usize {
-        self.0.lock().by_address.get(&address).map_or(0, BTreeSet::len)
+        self.places.lock().by_address.get(&address).map_or(0, BTreeSet::len)
     }
 
     pub(super) fn enter(self: &Arc<Self>, address: IpAddr) -> SilentPlace {
-        let mut places = self.0.lock();
-        while places.open.len() >= SILENT_MAX {
+        let mut places = self.places.lock();
+        while places.open.len() >= self.max {
             let Some(oldest) = places.oldest_of_most() else { break };
             if let Some(gives_way) = places.remove(oldest) {
                 gives_way.cancel();
@@ -74,15 +105,56 @@ pub struct SilentPlace {
     pub(super) gives_way: CancellationToken,
 }
 
+impl SilentPlace {
+    /// Whether the peer says its first word before it gives way or its time is over. The word is looked at and left there:
+    /// tokio takes a new connection to be readable before anything has come.
+    pub async fn speaks(self, stream: &TcpStream) -> bool {
+        let spoken = stream.async_io(Interest::READABLE, || has_spoken(stream));
+        tokio::select! {
+            biased;
+            spoke = tokio::time::timeout(SILENCE_LIMIT, spoken) => matches!(spoke, Ok(Ok(true))),
+            () = self.gives_way.cancelled() => false,
+        }
+    }
+}
+
+/// False where the peer has closed; an error that would block where its first word is not whole.
+fn has_spoken(stream: &TcpStream) -> io::Result<bool> {
+    let mut begin = [0; FIRST_WORD_MAX];
+    let (count, _) = recv(stream, &mut begin, RecvFlags::PEEK | RecvFlags::DONTWAIT)?;
+    match wanted_bytes(&begin[..count]) {
+        wanted if count >= wanted => Ok(count > 0),
+        _ => Err(io::ErrorKind::WouldBlock.into()),
+    }
+}
+
+/// How much of the connection is its first word, as far as this beginning tells.
+fn wanted_bytes(begin: &[u8]) -> usize {
+    match begin {
+        [TLS_HANDSHAKE, _, _, high, low, ..] => {
+            (TLS_HEADER + usize::from(u16::from_be_bytes([*high, *low]))).min(FIRST_WORD_MAX)
+        }
+        [TLS_HANDSHAKE, ..] => TLS_HEADER,
+        _ => 0,
+    }
+}
+
 impl Drop for SilentPlace {
     fn drop(&mut self) {
-        self.silent.0.lock().remove(self.id);
+        self.silent.places.lock().remove(self.id);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::task::Poll;
+
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
     use super::*;
+
+    const MAX: usize = 512;
 
     fn address(number: usize) -> IpAddr {
         let [.., high, low] = number.to_be_bytes();
@@ -95,18 +167,18 @@ mod tests {
 
     #[test]
     fn the_oldest_of_one_address_give_way_to_its_newest() {
-        let silent = Arc::new(Silent::default());
-        let flood: Vec<_> = (0..SILENT_MAX + 10).map(|_| silent.enter(address(1))).collect();
+        let silent = Arc::new(Silent::new(MAX));
+        let flood: Vec<_> = (0..MAX + 10).map(|_| silent.enter(address(1))).collect();
 
         assert_eq!(gone(&flood), (0..10).collect::<Vec<_>>());
-        assert_eq!(silent.count_of(address(1)), SILENT_MAX);
+        assert_eq!(silent.count_of(address(1)), MAX);
     }
 
     #[test]
     fn the_address_that_has_most_gives_way_to_one_that_has_fewer() {
-        let silent = Arc::new(Silent::default());
+        let silent = Arc::new(Silent::new(MAX));
         let few: Vec<_> = (0..10).map(|_| silent.enter(address(2))).collect();
-        let flood: Vec<_> = (0..SILENT_MAX).map(|_| silent.enter(address(1))).collect();
+        let flood: Vec<_> = (0..MAX).map(|_| silent.enter(address(1))).collect();
 
         let newest: Vec<_> = (3..23).map(|number| silent.enter(address(number))).collect();
 
@@ -116,20 +188,76 @@ mod tests {
 
     #[test]
     fn where_all_have_one_the_oldest_gives_way() {
-        let silent = Arc::new(Silent::default());
-        let flood: Vec<_> = (0..SILENT_MAX).map(|number| silent.enter(address(number))).collect();
+        let silent = Arc::new(Silent::new(MAX));
+        let flood: Vec<_> = (0..MAX).map(|number| silent.enter(address(number))).collect();
 
-        let _newest = silent.enter(address(SILENT_MAX));
+        let _newest = silent.enter(address(MAX));
 
         assert_eq!(gone(&flood), [0]);
     }
 
+    /// Two ends of a connection.
+    async fn connection() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (peer, listener.accept().await.unwrap().0)
+    }
+
+    fn place() -> SilentPlace {
+        Arc::new(Silent::new(MAX)).enter(address(1))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_says_nothing_or_half_a_word_is_not_waited_for() {
+        for word in [&[][..], &[TLS_HANDSHAKE], &[TLS_HANDSHAKE, 3, 1, 0, 3, 1, 0]] {
+            let (mut peer, accepted) = connection().await;
+            peer.write_all(word).await.unwrap();
+
+            assert!(!place().speaks(&accepted).await, "{word:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_word_that_comes_in_parts_is_heard_when_it_is_whole() {
+        let (mut peer, accepted) = connection().await;
+        let mut speaks = Box::pin(place().speaks(&accepted));
+        for byte in [TLS_HANDSHAKE, 3, 1, 0, 2, 1] {
+            peer.write_all(&[byte]).await.unwrap();
+            let polled = std::future::poll_fn(|context| Poll::Ready(speaks.as_mut().poll(context))).await;
+            assert!(polled.is_pending());
+        }
+
+        peer.write_all(&[0]).await.unwrap();
+
+        assert!(speaks.await);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_tls_and_what_is_longer_than_a_hello_is_heard_at_once() {
+        let mut long = vec![0; FIRST_WORD_MAX];
+        long[..TLS_HEADER].copy_from_slice(&[TLS_HANDSHAKE, 3, 1, 0x40, 0]);
+        for word in [b"GET".to_vec(), long] {
+            let (mut peer, accepted) = connection().await;
+            peer.write_all(&word).await.unwrap();
+
+            assert!(place().speaks(&accepted).await);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_closes_has_said_nothing() {
+        let (peer, accepted) = connection().await;
+        drop(peer);
+
+        assert!(!place().speaks(&accepted).await);
+    }
+
     #[test]
     fn nothing_is_kept_of_who_is_gone() {
-        let silent = Arc::new(Silent::default());
-        drop((0..2 * SILENT_MAX).map(|number| silent.enter(address(number % 7))).collect::<Vec<_>>());
+        let silent = Arc::new(Silent::new(MAX));
+        drop((0..2 * MAX).map(|number| silent.enter(address(number % 7))).collect::<Vec<_>>());
 
-        let places = silent.0.lock();
+        let places = silent.places.lock();
         assert!(places.open.is_empty() && places.by_address.is_empty());
     }
 }
