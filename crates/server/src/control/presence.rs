@@ -9,6 +9,8 @@
 //! Of an agent that comes and goes without end, no more events are stored than its budget allows
 //! (see `event_budget`). Absent: sessions themselves (see `sessions`).
 
+mod moving;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -20,6 +22,7 @@ use proctor_store::{EndedSession, HostQuery, HostRecord, StoreError};
 use super::dispatch::{Absence, return_grace};
 use super::outcomes::BATCH_MAX;
 use super::{Caller, Control, Result, Session};
+use moving::Moving;
 
 /// After a write that failed.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -52,7 +55,7 @@ struct State {
     /// Agents whose last session came through a relay of this cloud area.
     relayed: HashMap<AgentId, u32>,
     /// Agents whose relay is gone, and since when they are waited for.
-    moving: HashMap<AgentId, Away>,
+    moving: Moving,
     /// When an agent that was moving last came back, by cloud area.
     came_back: HashMap<u32, Instant>,
     /// Cloud areas whose agents are put off before they prove who they are.
@@ -115,7 +118,7 @@ impl Presence {
     /// Those that may still come back.
     fn is_returning(&self, agent: &AgentId, now: Instant) -> bool {
         let state = self.state.lock();
-        now < self.grace_ends && state.returning.contains_key(agent) || state.moving.contains_key(agent)
+        now < self.grace_ends && state.returning.contains_key(agent) || state.moving.contains(agent)
     }
 
     /// The agent has a session, through a relay of this cloud area or without one.
@@ -141,7 +144,10 @@ impl Presence {
     fn puts_off(&self, agent: &AgentId, until: Instant) {
         let mut state = self.state.lock();
         let State { moving, unreached, returning, relayed, .. } = &mut *state;
-        if let Some(away) = moving.get_mut(agent).or_else(|| unreached.get_mut(agent)) {
+        if moving.wait_until(agent, until) {
+            return;
+        }
+        if let Some(away) = unreached.get_mut(agent) {
             away.since = away.since.max(until);
         } else if let Some(epoch) = returning.remove(agent) {
             let (cloud, since) = (relayed.get(agent).copied(), until.max(self.grace_ends));
@@ -161,7 +167,7 @@ impl Presence {
 
     /// Whether its relay is gone and it may still come back through another one.
     fn is_moving(&self, agent: &AgentId) -> bool {
-        self.state.lock().moving.contains_key(agent)
+        self.state.lock().moving.contains(agent)
     }
 
     /// The host has no session any more that anybody waits for.
@@ -199,7 +205,7 @@ impl Presence {
             let grace = if is_coming_back { MOVING_GRACE_MAX } else { MOVING_GRACE };
             now.saturating_duration_since(away.since) >= grace
         };
-        for (agent, away) in moving.extract_if(|_, away| is_due(away)) {
+        for (agent, away) in moving.extract(is_due) {
             if away.cloud.is_none_or(&is_served) {
                 let content = match away.left {
                     Left::WithRelay => messages::agent_did_not_move(&agent),
@@ -238,8 +244,11 @@ impl Presence {
         state.unwritten.keys().chain(state.writing.keys()).chain(late).cloned().collect()
     }
 
+    /// Those of the server's earlier life that may still come back, also those that came and were put off.
     fn returning_count(&self, now: Instant) -> usize {
-        if now < self.grace_ends { self.state.lock().returning.len() } else { 0 }
+        let state = self.state.lock();
+        let not_seen = if now < self.grace_ends { state.returning.len() } else { 0 };
+        not_seen + state.moving.left_with_server()
     }
 
     pub(super) fn grace_ends(&self) -> Instant {

@@ -130,6 +130,27 @@ fn an_agent_that_came_after_a_restart_and_was_put_off_is_waited_for_from_then_on
 }
 
 #[test]
+fn agents_that_were_put_off_are_still_expected_until_they_come_or_are_lost() {
+    let presence = presence(&["a", "b", "c", "silent"]);
+    let begun = presence.grace_ends() - Duration::from_secs(1);
+    let until = presence.grace_ends() + MOVING_GRACE;
+    let count = |at| presence.returning_count(at);
+
+    for name in ["a", "b", "c", "a"] {
+        presence.puts_off(&agent(name), until);
+    }
+    presence.moves(&agent("relayed"), 7, 1, begun, true);
+    assert_eq!(count(begun), 4, "who moves from relay to relay comes at the pace of relays");
+    assert_eq!(count(presence.grace_ends()), 3, "the silent one is no longer expected");
+    presence.comes_back(&agent("a"), begun);
+    presence.moves(&agent("b"), 8, 1, begun, true);
+    assert_eq!(count(presence.grace_ends()), 1);
+    presence.settle_away(until + MOVING_GRACE_MAX, |_| true);
+
+    assert_eq!(count(presence.grace_ends()), 0);
+}
+
+#[test]
 fn while_agents_of_an_area_are_put_off_unknown_nobody_of_it_is_offline_for_a_while() {
     let presence = presence(&["a", "b"]);
     presence.came_through(&agent("a"), Some(3));
