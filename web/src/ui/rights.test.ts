@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { sessionWith } from "../../test/render";
-import { hasRight } from "./rights";
+import { hasRight, placesOf } from "./rights";
 
 test("everything covers every place", () => {
   const session = sessionWith({ operate: ["everything"] });
@@ -22,4 +22,17 @@ test("a scope covers only its own place", () => {
 
 test("without a place, a right somewhere is enough", () => {
   expect(hasRight(sessionWith({ read: ["cloud:0"] }), "read")).toBe(true);
+});
+
+test("instances are in the places of all their hosts, each once", () => {
+  const places = placesOf("web", [
+    { host: "0:10.0.0.1", business: 3 },
+    { host: "0:10.0.0.2", business: 3 },
+    { host: "5:10.0.0.1", business: null },
+  ]);
+
+  expect(places).toEqual([
+    { namespace: "web", business: 3, cloud: 0 },
+    { namespace: "web", business: null, cloud: 5 },
+  ]);
 });

@@ -35,20 +35,41 @@ export function useRight(need: OperationClass, place?: Place): boolean {
   return hasRight(useSession(), need, place);
 }
 
+/** A host is written `CLOUD:IP`. */
+const cloudOf = (host: string) => Number(host.slice(0, host.indexOf(":")));
+
+export function placeOf(namespace: string, at: { host: string; business?: number | null }): Place {
+  return { namespace, business: at.business, cloud: cloudOf(at.host) };
+}
+
+/** Where instances are, each place once. */
+export function placesOf(
+  namespace: string,
+  instances: readonly { host: string; business?: number | null }[],
+): Place[] {
+  const places = instances.map((instance) => placeOf(namespace, instance));
+  return [...new Map(places.map((place) => [`${place.business} ${place.cloud}`, place])).values()];
+}
+
 type Props = {
   need: OperationClass;
-  place?: Place;
+  /** Of several places, one that the viewer may use is enough: the plan tells who is refused. */
+  place?: Place | readonly Place[];
   where?: string;
+  /** What is missing, where it is more than a right in a place. */
+  reason?: string;
   children: (isAllowed: boolean) => ReactNode;
 };
 
 /** Renders a control that is disabled, and says why, where the viewer may not use it. */
-export function Guarded({ need, place, where = "", children }: Props) {
+export function Guarded({ need, place, where = "", reason, children }: Props) {
   const { states, terms } = useMessages();
-  const isAllowed = useRight(need, place);
+  const session = useSession();
+  const places = place === undefined ? [undefined] : [place].flat();
+  const isAllowed = !reason && places.some((each) => hasRight(session, need, each));
   if (isAllowed) return children(true);
   return (
-    <Tooltip title={states.needRight(terms.right[need], where)} trigger={["hover", "focus"]}>
+    <Tooltip title={reason ?? states.needRight(terms.right[need], where)} trigger={["hover", "focus"]}>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a disabled button takes no focus, its reason must */}
       <span className="guarded" tabIndex={0}>
         {children(false)}

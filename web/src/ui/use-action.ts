@@ -1,15 +1,13 @@
 import { type QueryKey, useQueryClient } from "@tanstack/react-query";
 import { App } from "antd";
 import { useCallback } from "react";
-import { useMessages } from "@/settings/context";
-
-type Question = { title: string; text: string; yes: string };
+import { type Question, useConfirm } from "./use-confirm";
 
 /** Does something, asks for the lists that it changed anew, and tells what failed. */
 export function useAction() {
   const client = useQueryClient();
-  const { common } = useMessages();
-  const { message, modal } = App.useApp();
+  const { message } = App.useApp();
+  const confirm = useConfirm();
   const act = useCallback(
     async <Result>(call: () => Promise<Result>, changed: QueryKey): Promise<Result | undefined> => {
       try {
@@ -26,15 +24,8 @@ export function useAction() {
   /** The same, once the viewer has confirmed. */
   const ask = useCallback(
     (question: Question, call: () => Promise<unknown>, changed: QueryKey) =>
-      modal.confirm({
-        title: question.title,
-        content: question.text,
-        okText: question.yes,
-        cancelText: common.cancel,
-        okButtonProps: { danger: true },
-        onOk: () => act(call, changed),
-      }),
-    [act, modal, common],
+      confirm(question, () => act(call, changed)),
+    [act, confirm],
   );
   return { act, ask };
 }

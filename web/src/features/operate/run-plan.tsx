@@ -1,5 +1,5 @@
 import { useQueryClient } from "@tanstack/react-query";
-import { App, Button, Input } from "antd";
+import { App, Button } from "antd";
 import { useState } from "react";
 import { useNavigate } from "react-router";
 import { type OperationRequest, runOperation } from "@/api/tasks";
@@ -7,11 +7,9 @@ import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
 import { taskPath } from "@/ui/paths";
 import { Guarded } from "@/ui/rights";
+import { useTypedCount } from "@/ui/typed-count";
 import type { OperateForm } from "./request";
 import type { Plan } from "./use-plan";
-
-/** Above this the number of targets has to be typed. */
-export const CONFIRM_ABOVE = 50;
 
 /** `crypto.randomUUID` is there only over HTTPS and on this machine. */
 function randomKey(): string {
@@ -27,11 +25,9 @@ export function RunPlan({ form, request, plan, isPlanning }: Props) {
   const navigate = useNavigate();
   const client = useQueryClient();
   const { message } = App.useApp();
-  const [typed, setTyped] = useState("");
   const [isRunning, setRunning] = useState(false);
   const count = plan.targets.length - plan.counts.refused;
-  const mustType = form.operation !== "status" && count > CONFIRM_ABOVE;
-  const isConfirmed = !mustType || typed.replace(/\D/g, "") === String(count);
+  const { isConfirmed, field } = useTypedCount(form.operation === "status" ? 0 : count);
   const isHarsh = form.operation === "stop" || form.operation === "kill";
 
   const run = async () => {
@@ -49,16 +45,7 @@ export function RunPlan({ form, request, plan, isPlanning }: Props) {
 
   return (
     <div className="row wrap">
-      {mustType && (
-        <Input
-          style={{ width: 200 }}
-          inputMode="numeric"
-          aria-label={text.typeCount(number(count))}
-          placeholder={text.typeCount(number(count))}
-          value={typed}
-          onChange={(event) => setTyped(event.target.value)}
-        />
-      )}
+      {field}
       <Guarded need={form.operation === "status" ? "read" : "operate"}>
         {(isAllowed) => (
           <Button

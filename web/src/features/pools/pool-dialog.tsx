@@ -1,8 +1,12 @@
+import { useQuery } from "@tanstack/react-query";
 import { App, Checkbox, Form, Input, InputNumber, Select } from "antd";
+import { overviewQuery } from "@/api/overview";
 import { type Pool, setPools } from "@/api/server";
 import { splitHosts } from "@/features/operate/request";
 import { useMessages } from "@/settings/context";
 import { FormDialog, required } from "@/ui/form-dialog";
+import { useNumbers } from "@/ui/format";
+import { CONFIRM_ABOVE, isCount } from "@/ui/typed-count";
 import { useAction } from "@/ui/use-action";
 
 type Fields = {
@@ -14,6 +18,8 @@ type Fields = {
   memory_weight: Pool["memory_weight"];
   dry_run: boolean;
   hosts: string;
+  /** How many hosts, where they are many. */
+  typed?: string;
 };
 
 /** Sets a pool on some hosts or on all. */
@@ -29,7 +35,7 @@ export function PoolDialog({ pool, onClose }: { pool?: Pool; onClose: () => void
     ? { ...pool, hosts: pool.host }
     : { cpu: 50, memory: 50, cpu_weight: "usage", memory_weight: "usage", dry_run: true };
 
-  const save = async ({ hosts, ...setting }: Fields) => {
+  const save = async ({ hosts, typed: _, ...setting }: Fields) => {
     const named = splitHosts(hosts ?? "");
     const where = named.length > 0 ? { hosts: named } : { all: true };
     const pools = [{ ...setting, id: setting.id || setting.namespace }];
@@ -69,6 +75,27 @@ export function PoolDialog({ pool, onClose }: { pool?: Pool; onClose: () => void
       <Form.Item name="dry_run" valuePropName="checked">
         <Checkbox>{text.dryRunLabel}</Checkbox>
       </Form.Item>
+      <TypedHosts />
     </FormDialog>
+  );
+}
+
+/** The number of hosts, to be typed where they are many. */
+function TypedHosts() {
+  const { operate, states } = useMessages();
+  const number = useNumbers();
+  const named = splitHosts(Form.useWatch<string | undefined>("hosts") ?? "").length;
+  const overview = useQuery({ ...overviewQuery, enabled: named === 0, refetchInterval: false });
+  const count = named || overview.data?.hosts.total;
+  if (count === undefined && overview.error) return <p className="tone-failed">{states.errorTitle}</p>;
+  if (count === undefined || count <= CONFIRM_ABOVE) return null;
+  const rule = {
+    validator: (_: unknown, typed = "") => (isCount(typed, count) ? Promise.resolve() : Promise.reject()),
+    message: "",
+  };
+  return (
+    <Form.Item name="typed" label={operate.typeCount(number(count))} required rules={[rule]}>
+      <Input inputMode="numeric" autoComplete="off" />
+    </Form.Item>
   );
 }

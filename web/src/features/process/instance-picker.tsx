@@ -6,6 +6,7 @@ import { useUrlValue } from "@/ui/url-state";
 
 export type PickedInstance = {
   host: string;
+  chosen: Process | undefined;
   /** Which of its instances; undefined where there is one alone. */
   instance: number | undefined;
   picker: ReactNode;
@@ -42,5 +43,5 @@ export function useInstancePicker(instances: Process[]): PickedInstance {
       )}
     </>
   );
-  return { host: chosen?.host ?? "", instance, picker };
+  return { host: chosen?.host ?? "", chosen, instance, picker };
 }

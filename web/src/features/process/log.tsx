@@ -6,11 +6,11 @@ import { useMessages } from "@/settings/context";
 import { CopyText } from "@/ui/copy";
 import { formatBytes } from "@/ui/format";
 import { Freshness } from "@/ui/freshness";
-import { useRight } from "@/ui/rights";
+import { placeOf, useRight } from "@/ui/rights";
 import { Empty, Failure, Skeleton } from "@/ui/states";
 import { Time } from "@/ui/time";
 import { useUrlValue } from "@/ui/url-state";
-import { useInstancePicker } from "./instance-picker";
+import { type PickedInstance, useInstancePicker } from "./instance-picker";
 import { plainText } from "./log-text";
 import type { TabProps } from "./process-page";
 
@@ -20,20 +20,23 @@ const lineCounts = [50, 200, 1000];
 export default function Log({ process, instances }: TabProps) {
   const { states, terms } = useMessages();
   const { namespace } = splitProcess(process);
-  const mayRead = useRight("operate", { namespace, business: instances[0]?.business });
-  if (!mayRead) {
-    return (
+  const picked = useInstancePicker(instances);
+  const { host, chosen, picker } = picked;
+  const mayRead = useRight("operate", placeOf(namespace, { host, business: chosen?.business }));
+  if (mayRead) return <HostLog process={process} picked={picked} />;
+  return (
+    <section className="stack process-log-tab">
+      <div className="filters is-short">{picker}</div>
       <Empty title={states.forbiddenTitle}>
         <p>{states.forbidden(terms.right.operate)}</p>
       </Empty>
-    );
-  }
-  return <HostLog process={process} instances={instances} />;
+    </section>
+  );
 }
 
-function HostLog({ process, instances }: TabProps) {
+function HostLog({ process, picked }: { process: string; picked: PickedInstance }) {
   const { process: text, common } = useMessages();
-  const { host, instance, picker } = useInstancePicker(instances);
+  const { host, instance, picker } = picked;
   const [wanted, setLines] = useUrlValue("lines", "200");
   const [follow, setFollow] = useUrlValue("follow", "on");
   const lines = lineCounts.find((each) => String(each) === wanted) ?? 200;

@@ -6,8 +6,9 @@ import { type Process, splitProcess, unregister } from "@/api/processes";
 import { operations } from "@/api/tasks";
 import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
-import { Guarded, useRight } from "@/ui/rights";
+import { Guarded, hasRight, placesOf, useSession } from "@/ui/rights";
 import { linkTo } from "@/ui/url-state";
+import { useConfirm } from "@/ui/use-confirm";
 
 /** Operate leads to the plan; edit and unregister change what is registered. */
 export function ProcessActions({ process, instances }: { process: string; instances: Process[] }) {
@@ -15,39 +16,43 @@ export function ProcessActions({ process, instances }: { process: string; instan
   const number = useNumbers();
   const client = useQueryClient();
   const navigate = useNavigate();
-  const { modal, message } = App.useApp();
+  const { message } = App.useApp();
+  const confirm = useConfirm();
+  const session = useSession();
   const { namespace } = splitProcess(process);
-  const business = instances[0]?.business;
-  const place = { namespace, business };
-  const mayRegister = useRight("register", place);
+  const places = placesOf(namespace, instances);
+  // It is done everywhere at once, without a plan that would tell who is refused.
+  const mayUnregister = places.every((place) => hasRight(session, "register", place));
 
+  const unregisterAll = async () => {
+    try {
+      const { rows } = await unregister(
+        process,
+        instances.map((instance) => instance.host),
+      );
+      const bad = rows.find((row) => row.code !== 0);
+      if (bad) void message.warning(`${bad.host}: ${bad.message}`);
+      else void message.success(text.unregistered);
+      await client.invalidateQueries({ queryKey: ["process"] });
+      await navigate("/processes");
+    } catch (error) {
+      void message.error(error instanceof Error ? error.message : String(error));
+    }
+  };
   const askUnregister = () =>
-    modal.confirm({
-      title: text.unregisterTitle(process),
-      content: text.unregisterText(number(instances.length)),
-      okText: text.unregister,
-      cancelText: common.cancel,
-      okButtonProps: { danger: true },
-      onOk: async () => {
-        try {
-          const { rows } = await unregister(
-            process,
-            instances.map((instance) => instance.host),
-          );
-          const bad = rows.find((row) => row.code !== 0);
-          if (bad) void message.warning(`${bad.host}: ${bad.message}`);
-          else void message.success(text.unregistered);
-          await client.invalidateQueries({ queryKey: ["process"] });
-          await navigate("/processes");
-        } catch (error) {
-          void message.error(error instanceof Error ? error.message : String(error));
-        }
+    confirm(
+      {
+        title: text.unregisterTitle(process),
+        text: text.unregisterText(number(instances.length)),
+        yes: text.unregister,
+        count: instances.length,
       },
-    });
+      unregisterAll,
+    );
 
   return (
     <>
-      <Guarded need="operate" place={place} where={namespace}>
+      <Guarded need="operate" place={places} where={namespace}>
         {(isAllowed) => (
           <Dropdown
             disabled={!isAllowed}
@@ -67,14 +72,14 @@ export function ProcessActions({ process, instances }: { process: string; instan
           </Dropdown>
         )}
       </Guarded>
-      <Guarded need="register" place={place} where={namespace}>
+      <Guarded need="register" place={places} where={namespace}>
         {(isAllowed) => (
           <Link to={linkTo("/register", { process, host: instances[0]?.host })}>
             <Button disabled={!isAllowed}>{text.edit}</Button>
           </Link>
         )}
       </Guarded>
-      {mayRegister && (
+      {mayUnregister && (
         <Dropdown
           trigger={["click"]}
           menu={{

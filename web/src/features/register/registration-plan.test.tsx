@@ -58,3 +58,18 @@ test("what is typed is saved only under its own plan", async () => {
   release();
   await expect.poll(async () => (await button()).disabled).toBe(false);
 });
+
+test("on more than 50 hosts it is saved once their number is typed", async () => {
+  fakeApi({
+    "POST /api/v1/processes/plan": async (request) => ({
+      body: planOf((await request.clone().json()) as Registration),
+    }),
+  });
+  renderPage(<RegistrationPlan registration={registrationWith(10, 51)} />);
+  const button = await screen.findByRole<HTMLButtonElement>("button", { name: "Register on 51 hosts" });
+  expect(button.disabled).toBe(true);
+
+  await userEvent.type(screen.getByLabelText("Type 51 to confirm"), "51");
+
+  expect(button.disabled).toBe(false);
+});

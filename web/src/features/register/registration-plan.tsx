@@ -9,6 +9,7 @@ import { useNumbers } from "@/ui/format";
 import { processPath } from "@/ui/paths";
 import { Badge } from "@/ui/phase";
 import { Guarded } from "@/ui/rights";
+import { useTypedCount } from "@/ui/typed-count";
 import { isPlannable } from "./draft";
 
 type HostChange = Schemas["RegistrationChange"];
@@ -145,6 +146,7 @@ function SaveButton({ registration, hosts, process, isPlanned }: SaveProps) {
   const [isSaving, setSaving] = useState(false);
   const count = hosts.filter((host) => !host.refused && (!host.registered || host.changes.length > 0)).length;
   const isNew = hosts.every((host) => !host.registered);
+  const { isConfirmed, field } = useTypedCount(count);
 
   const save = async () => {
     setSaving(true);
@@ -165,18 +167,25 @@ function SaveButton({ registration, hosts, process, isPlanned }: SaveProps) {
     }
   };
   return (
-    <Guarded need="register">
-      {(isAllowed) => (
-        <Button
-          type="primary"
-          block
-          disabled={!isAllowed || !isPlanned || count === 0}
-          loading={isSaving}
-          onClick={() => void save()}
-        >
-          {count === 0 ? text.nothingToDo : isNew ? text.register(number(count)) : text.update(number(count))}
-        </Button>
-      )}
-    </Guarded>
+    <>
+      {field}
+      <Guarded need="register">
+        {(isAllowed) => (
+          <Button
+            type="primary"
+            block
+            disabled={!isAllowed || !isPlanned || !isConfirmed || count === 0}
+            loading={isSaving}
+            onClick={() => void save()}
+          >
+            {count === 0
+              ? text.nothingToDo
+              : isNew
+                ? text.register(number(count))
+                : text.update(number(count))}
+          </Button>
+        )}
+      </Guarded>
+    </>
   );
 }

@@ -2,19 +2,34 @@ import { useQueryClient } from "@tanstack/react-query";
 import { App, Button } from "antd";
 import { useState } from "react";
 import { useNavigate } from "react-router";
+import type { OperationClass } from "@/api/access";
+import type { Session } from "@/api/session";
 import { cancelTask, pauseTask, resumeTask, retryTask, type Task, taskQuery } from "@/api/tasks";
 import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
 import { taskPath } from "@/ui/paths";
-import { Guarded } from "@/ui/rights";
+import { Guarded, hasRight, useSession } from "@/ui/rights";
+import { useConfirm } from "@/ui/use-confirm";
+
+/**
+ * As the server decides it: who made a task steers it, and who may operate everything. Who sees everything may also
+ * retry what is over, as a task of their own.
+ */
+export function maySteer(session: Session, { user, app, finished_at }: Task): boolean {
+  const isOwn = app === "" && user !== "" && user === session.user;
+  const hasEverywhere = (need: OperationClass) => hasRight(session, need, {});
+  return isOwn || hasEverywhere("operate") || (finished_at != null && hasEverywhere("read"));
+}
 
 /** Pause, resume, cancel and retry, whichever fits the task now. */
 export function TaskActions({ task }: { task: Task }) {
-  const { tasks: text, common } = useMessages();
+  const { tasks: text } = useMessages();
   const number = useNumbers();
   const client = useQueryClient();
   const navigate = useNavigate();
-  const { modal, message } = App.useApp();
+  const { message } = App.useApp();
+  const confirm = useConfirm();
+  const session = useSession();
   const [busy, setBusy] = useState("");
   const id = task.task_id;
 
@@ -30,22 +45,13 @@ export function TaskActions({ task }: { task: Task }) {
       setBusy("");
     }
   };
-  const ask = (title: string, content: string, okText: string, danger: boolean, run: () => void) => {
-    modal.confirm({
-      title,
-      content,
-      okText,
-      cancelText: common.cancel,
-      okButtonProps: { danger },
-      onOk: run,
-    });
-  };
+  const reason = maySteer(session, task) ? undefined : text.notYours(task.user || task.app);
   const isPaused = task.rollout?.state === "paused";
   const canPause = task.rollout?.state === "running" && task.rollout.released < task.total;
   const waiting = task.rollout ? task.total - task.rollout.released : 0;
 
   return (
-    <Guarded need="operate">
+    <Guarded need="operate" reason={reason}>
       {(isAllowed) => (
         <span className="row">
           {isPaused && (
@@ -74,11 +80,12 @@ export function TaskActions({ task }: { task: Task }) {
               disabled={!isAllowed}
               loading={busy === "cancel"}
               onClick={() =>
-                ask(
-                  text.cancelTitle,
-                  text.cancelText(number(task.pending)),
-                  text.cancel,
-                  true,
+                confirm(
+                  {
+                    title: text.cancelTitle,
+                    text: text.cancelText(number(task.pending)),
+                    yes: text.cancel,
+                  },
                   () => void act("cancel", () => cancelTask(id)),
                 )
               }
@@ -91,11 +98,14 @@ export function TaskActions({ task }: { task: Task }) {
               disabled={!isAllowed}
               loading={busy === "retry"}
               onClick={() =>
-                ask(
-                  text.retryTitle(number(task.failed)),
-                  text.retryText,
-                  text.retry(number(task.failed)),
-                  false,
+                confirm(
+                  {
+                    title: text.retryTitle(number(task.failed)),
+                    text: text.retryText,
+                    yes: text.retry(number(task.failed)),
+                    count: task.failed,
+                    isHarmless: true,
+                  },
                   () => void act("retry", () => retryTask(id)),
                 )
               }

@@ -42,6 +42,7 @@ export const tasks = {
   dialect: "API",
   retryOf: "Retry of",
   cancel: "Cancel task",
+  notYours: (who: string) => `This task is ${who}’s: who made it steers it, or who may operate everything.`,
   cancelTitle: "Cancel this task?",
   cancelText: (n: string) =>
     `${n} targets have no outcome yet. What has not begun is not begun any more; running commands are ended.`,

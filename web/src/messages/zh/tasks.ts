@@ -44,6 +44,7 @@ export const tasks: Messages["tasks"] = {
   dialect: "接口",
   retryOf: "重试自",
   cancel: "取消任务",
+  notYours: (who) => `此任务属于 ${who}：只有其创建者或可操作全部资源的人才能控制它。`,
   cancelTitle: "取消此任务？",
   cancelText: (n) => `还有 ${n} 个目标没有结果。未开始的不再执行，正在执行的命令会被终止。`,
   pause: "暂停",
