@@ -92,9 +92,13 @@ pub struct PoolMember {
     pub reported_at: i64,
 }
 
+/// In the order of namespace, id, cloud area and address (as text).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PoolList {
     pub pools: Vec<PoolView>,
+    /// `after` of the next page; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
@@ -106,4 +110,9 @@ pub struct PoolQuery {
     pub host: Option<String>,
     /// With what the members use.
     pub usage: Option<bool>,
+    /// `next` of the page before.
+    pub after: Option<String>,
+    /// 100 where it is absent.
+    #[param(maximum = 1000)]
+    pub limit: Option<u32>,
 }

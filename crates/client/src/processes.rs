@@ -2,9 +2,9 @@
 
 use futures::Stream;
 use proctor_api::{
-    DiffQuery, GroupPage, GroupQuery, HistoryQuery, LogQuery, LogView, PoolList, PoolQuery, PoolSetting, PoolView,
-    ProcessPage, ProcessQuery, ProcessView, RegisterQuery, RegistrationPlan, Revision, Row, Rows, SetPools, ShowQuery,
-    SpecDiff, SpecHistory, Unregistration, UsageQuery, UsageView,
+    DiffQuery, GroupPage, GroupQuery, HistoryQuery, LIMIT_MAX, LogQuery, LogView, PoolList, PoolQuery, PoolSetting,
+    PoolView, ProcessPage, ProcessQuery, ProcessView, RegisterQuery, RegistrationPlan, Revision, Row, Rows, SetPools,
+    ShowQuery, SpecDiff, SpecHistory, Unregistration, UsageQuery, UsageView,
 };
 use proctor_model::{Namespace, PoolId, ProcessKey};
 use reqwest::Method;
@@ -108,9 +108,18 @@ impl Client {
         self.get(&["processes", key.namespace.as_str(), key.name.as_str(), "diff"], query).await
     }
 
+    /// All pools that match.
     pub async fn pools(&self, query: &PoolQuery) -> Result<Vec<PoolView>> {
-        let list: PoolList = self.get(&["pools"], query).await?;
-        Ok(list.pools)
+        let mut query = PoolQuery { limit: Some(LIMIT_MAX), ..query.clone() };
+        let mut pools = Vec::new();
+        loop {
+            let mut page: PoolList = self.get(&["pools"], &query).await?;
+            pools.append(&mut page.pools);
+            query.after = page.next;
+            if query.after.is_none() {
+                return Ok(pools);
+            }
+        }
     }
 
     pub async fn set_pools(&self, hosts: &Hosts, pools: &[PoolSetting]) -> Result<Vec<Row>> {

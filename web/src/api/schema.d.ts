@@ -515,7 +515,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The pools of hosts, on request with what their members use. */
+        /** The pools of hosts, page by page, on request with what their members use. */
         get: operations["pools"];
         /** Sets pools on hosts; those of the same namespace and id are replaced. */
         put: operations["set_pools"];
@@ -2256,7 +2256,10 @@ export interface components {
          *     `process_group` equal to it.
          */
         PoolId: string;
+        /** @description In the order of namespace, id, cloud area and address (as text). */
         PoolList: {
+            /** @description `after` of the next page; absent on the last one. */
+            next?: string | null;
             pools: components["schemas"]["PoolView"][];
         };
         PoolMember: {
@@ -4490,6 +4493,10 @@ export interface operations {
                 host?: string;
                 /** @description With what the members use. */
                 usage?: boolean;
+                /** @description `next` of the page before. */
+                after?: string;
+                /** @description 100 where it is absent. */
+                limit?: number;
             };
             header?: never;
             path?: never;

@@ -1,5 +1,6 @@
 import { queryOptions } from "@tanstack/react-query";
 import { api, data, type Schemas } from "./client";
+import { type Page, pageLimit } from "./paged";
 
 export type AuditEntry = Schemas["AuditView"];
 export type Pool = Schemas["PoolView"];
@@ -33,11 +34,27 @@ export async function fetchAudit(
   return data(api.GET("/api/v1/audit", { params, signal }));
 }
 
-export const poolsQuery = (filter: { namespace?: string; host?: string }, usage: boolean) =>
+export type PoolFilter = { namespace?: string; host?: string };
+
+/** Pools with what their members use. */
+export async function fetchPools(
+  filter: PoolFilter,
+  after: string | null,
+  limit = pageLimit(after),
+  signal?: AbortSignal,
+): Promise<Page<Pool>> {
+  const query = { ...filter, usage: true, after: after ?? undefined, limit };
+  const page = await data(api.GET("/api/v1/pools", { params: { query }, signal }));
+  return { rows: page.pools, next: page.next ?? null };
+}
+
+const POOLS_OF_HOST_MAX = 1000;
+
+/** The pools of one host. */
+export const hostPoolsQuery = (filter: PoolFilter & { host: string }) =>
   queryOptions({
-    queryKey: ["pools", filter, usage],
-    queryFn: async ({ signal }) =>
-      (await data(api.GET("/api/v1/pools", { params: { query: { ...filter, usage } }, signal }))).pools,
+    queryKey: ["pools", "host", filter],
+    queryFn: async ({ signal }) => (await fetchPools(filter, null, POOLS_OF_HOST_MAX, signal)).rows,
     refetchInterval: 5000,
   });
 

@@ -195,3 +195,32 @@ async fn pools_show_what_their_members_use() {
     };
     assert_eq!((of("web"), of("front")), ((5.0, 2), (2.0, 1)));
 }
+
+#[tokio::test]
+async fn pools_come_page_by_page_each_with_its_own_members() {
+    let world = World::new().await;
+    register(&world, "web", "a", json!({ "process_group": "front" })).await;
+    register(&world, "web", "b", json!({})).await;
+    observe(&world, &[("a", Phase::Running, 2.0), ("b", Phase::Running, 3.0)]).await;
+    let pool = |namespace: &str, id: &str| {
+        json!({ "namespace": namespace, "id": id, "cpu": 20, "memory": 30,
+                "cpu_weight": "usage", "memory_weight": "usage" })
+    };
+    let pools = [pool("db", "db"), pool("web", "front"), pool("web", "web")];
+    world.put("/pools", json!({ "all": true, "pools": pools })).await;
+
+    let (mut after, mut found) = (String::new(), Vec::new());
+    loop {
+        let page = world.got(&format!("/pools?usage=true&limit=1{after}")).await;
+        for pool in page["pools"].as_array().unwrap() {
+            found.push((pool["id"].as_str().unwrap().to_owned(), pool["usage"]["members"].as_array().unwrap().len()));
+        }
+        assert_eq!(page["pools"].as_array().unwrap().len(), 1);
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("&after={next}");
+    }
+
+    let of = |id: &str, members| (id.to_owned(), members);
+    assert_eq!(found, [of("db", 0), of("front", 1), of("web", 2)]);
+    assert_eq!(world.get("/pools?after=nonsense").await.0, StatusCode::BAD_REQUEST);
+}

@@ -6,7 +6,7 @@ import { ApiError } from "@/api/client";
 import { type Host, hostQuery } from "@/api/hosts";
 import { usePaged } from "@/api/paged";
 import { fetchProcesses, type Process } from "@/api/processes";
-import { poolsQuery } from "@/api/server";
+import { hostPoolsQuery } from "@/api/server";
 import { EventTable } from "@/features/events/event-table";
 import { PoolUsage } from "@/features/pools/pool-bar";
 import { processColumns } from "@/features/processes/columns";
@@ -224,7 +224,7 @@ function HostProcesses({ host }: { host: string }) {
 
 function HostPools({ host }: { host: string }) {
   const { pools: text } = useMessages();
-  const pools = useQuery(poolsQuery({ host }, true));
+  const pools = useQuery(hostPoolsQuery({ host }));
   if (pools.isPending) return <Skeleton />;
   if (pools.error && !pools.data) return <Failure error={pools.error} />;
   if (pools.data?.length === 0) return <Empty title={text.emptyTitle}>{text.emptyText}</Empty>;

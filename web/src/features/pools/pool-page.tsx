@@ -3,8 +3,9 @@ import { Button, Switch } from "antd";
 import { useState } from "react";
 import { Link, useNavigate, useParams } from "react-router";
 import { eventsQuery } from "@/api/events";
+import { hostQuery } from "@/api/hosts";
 import { fetchProcesses } from "@/api/processes";
-import { deletePool, type Pool, poolsQuery, setPools } from "@/api/server";
+import { deletePool, hostPoolsQuery, type Pool, setPools } from "@/api/server";
 import { ofEvent } from "@/messages/told";
 import { useMessages } from "@/settings/context";
 import { CopyButton } from "@/ui/copy";
@@ -14,7 +15,7 @@ import { Freshness } from "@/ui/freshness";
 import { Page, Panel } from "@/ui/page";
 import { hostPath } from "@/ui/paths";
 import { Badge } from "@/ui/phase";
-import { Guarded } from "@/ui/rights";
+import { Guarded, placeOf } from "@/ui/rights";
 import { SimpleTable } from "@/ui/simple-table";
 import { Failure, NotFound, Skeleton } from "@/ui/states";
 import { TimeMs } from "@/ui/time";
@@ -28,7 +29,7 @@ import "./pools.css";
 export function Component() {
   const { host = "", namespace = "", id = "" } = useParams();
   const { pools: text } = useMessages();
-  const query = useQuery(poolsQuery({ namespace, host }, true));
+  const query = useQuery(hostPoolsQuery({ namespace, host }));
   const pool = query.data?.find((each) => each.id === id);
   const title = namespace === id ? id : `${namespace}/${id}`;
   const crumbs = [{ label: text.title, to: "/pools" }];
@@ -55,7 +56,9 @@ function PoolView({ pool, title, updatedAt }: ViewProps) {
   const { act, ask } = useAction();
   const navigate = useNavigate();
   const [isEditing, setEditing] = useState(false);
-  const own = useOwnLimits(pool);
+  const business = useQuery(hostQuery(pool.host)).data?.business;
+  const place = placeOf(pool.namespace, { host: pool.host, business });
+  const limits = useOwnLimits(pool);
   const [isSwitching, setSwitching] = useState(false);
   const setDryRun = async (dry_run: boolean) => {
     const { host, agent: _, usage: __, ...setting } = pool;
@@ -81,7 +84,7 @@ function PoolView({ pool, title, updatedAt }: ViewProps) {
         </>
       }
       actions={
-        <Guarded need="limits" place={{ namespace: pool.namespace }}>
+        <Guarded need="limits" place={place} where={pool.namespace}>
           {(isAllowed) => (
             <span className="row wrap">
               <span className="row" title={text.dryRunHelp}>
@@ -115,8 +118,8 @@ function PoolView({ pool, title, updatedAt }: ViewProps) {
       }
     >
       <div className="pool-grid">
-        <ResourcePanel pool={pool} resource="cpu" own={own} />
-        <ResourcePanel pool={pool} resource="memory" own={own} />
+        <ResourcePanel pool={pool} resource="cpu" limits={limits} />
+        <ResourcePanel pool={pool} resource="memory" limits={limits} />
       </div>
       <PoolHistory pool={pool} />
       {isEditing && <PoolDialog pool={pool} onClose={() => setEditing(false)} />}
@@ -125,23 +128,28 @@ function PoolView({ pool, title, updatedAt }: ViewProps) {
 }
 
 /** Members' own limits, which the formula may divide by. */
-function useOwnLimits(pool: Pool): OwnLimits {
+function useOwnLimits(pool: Pool) {
   const query = useQuery({
     queryKey: ["pool-members", pool.host, pool.namespace],
     queryFn: ({ signal }) =>
       fetchProcesses({ namespace: pool.namespace, host: pool.host, full: true }, null, 1000, signal),
     staleTime: 30_000,
   });
-  return new Map(query.data?.rows.map((row) => [row.process, row.spec?.limits ?? {}]));
+  const own: OwnLimits = new Map(query.data?.rows.map((row) => [row.process, row.spec?.limits ?? {}]));
+  return { own, isPending: query.isPending, error: query.data ? null : query.error, retry: query.refetch };
 }
 
-function ResourcePanel({ pool, resource, own }: { pool: Pool; resource: Resource; own: OwnLimits }) {
+type ResourceProps = { pool: Pool; resource: Resource; limits: ReturnType<typeof useOwnLimits> };
+
+function ResourcePanel({ pool, resource, limits }: ResourceProps) {
   const { pools: text } = useMessages();
   const limit = pool[resource];
   const used = usageOf(pool, resource);
   const weight = resource === "cpu" ? pool.cpu_weight : pool.memory_weight;
-  const ranked = rank(pool, resource, own);
+  const ranked = rank(pool, resource, limits.own);
   const next = ranked[0];
+  // By usage alone the order is known without the members' own limits; by their limits it would be another one.
+  const isRanked = weight === "usage" || !(limits.isPending || limits.error);
   return (
     <Panel
       title={text[resource]}
@@ -159,10 +167,17 @@ function ResourcePanel({ pool, resource, own }: { pool: Pool; resource: Resource
           ) : (
             <span className="muted">{text.room(formatPercent(limit - used))}</span>
           )}{" "}
-          {next && next.score > 0 ? text.nextIs(next.process, formulaOf(next)) : text.nobodyNext}
+          {isRanked &&
+            (next && next.score > 0 ? text.nextIs(next.process, formulaOf(next)) : text.nobodyNext)}
         </p>
         <h3>{text.ranking}</h3>
-        <RankingTable ranked={ranked} />
+        {isRanked ? (
+          <RankingTable ranked={ranked} />
+        ) : limits.error ? (
+          <Failure error={limits.error} onRetry={() => void limits.retry()} />
+        ) : (
+          <Skeleton />
+        )}
         <p className="muted pool-formula">{text.formula[weight]}</p>
       </div>
     </Panel>
@@ -183,6 +198,8 @@ function PoolHistory({ pool }: { pool: Pool }) {
     <Panel title={text.history}>
       {query.isPending ? (
         <Skeleton />
+      ) : query.error && !query.data ? (
+        <Failure error={query.error} onRetry={() => void query.refetch()} />
       ) : events.length === 0 ? (
         <p className="muted panel-body pool-formula">{text.noHistory}</p>
       ) : (

@@ -1,8 +1,8 @@
-import { useQuery } from "@tanstack/react-query";
 import { Button } from "antd";
-import { useState } from "react";
+import { useCallback, useMemo, useState } from "react";
 import { Link, useNavigate } from "react-router";
-import { type Pool, poolsQuery } from "@/api/server";
+import { usePaged } from "@/api/paged";
+import { fetchPools, type Pool } from "@/api/server";
 import { useMessages } from "@/settings/context";
 import { type Column, DataTable } from "@/ui/data-table";
 import { EmptyFiltered } from "@/ui/empty-filtered";
@@ -27,19 +27,29 @@ export function Component() {
   const [namespace] = useUrlValue("namespace");
   const [host] = useUrlValue("host");
   const [isSetting, setSetting] = useState(false);
-  const query = useQuery(poolsQuery({ namespace: namespace || undefined, host: host || undefined }, true));
+  const filter = useMemo(
+    () => ({ namespace: namespace || undefined, host: host || undefined }),
+    [namespace, host],
+  );
+  const key = useMemo(() => ["pools", "list", filter] as const, [filter]);
+  const fetchPage = useCallback(
+    (after: string | null, signal?: AbortSignal) => fetchPools(filter, after, undefined, signal),
+    [filter],
+  );
+  const list = usePaged<Pool>(key, fetchPage);
   const columns = usePoolColumns();
   const open = (pool: Pool) => void navigate(poolPath(pool.host, pool.namespace, pool.id));
   return (
     <Page
       title={text.title}
       isFilled
-      beside={<Freshness updatedAt={query.dataUpdatedAt} />}
+      beside={<Freshness updatedAt={list.updatedAt} />}
       actions={
         <>
           <ExportButton
             name="pools"
-            rows={query.data ?? []}
+            rows={list.rows}
+            fetchPage={(after) => fetchPools(filter, after, 1000)}
             columns={["namespace", "id", "host", "cpu", "memory", "cpu_weight", "memory_weight", "dry_run"]}
           />
           <Guarded need="limits">
@@ -56,16 +66,15 @@ export function Component() {
         <FilterInput name="namespace" label={text.filter.namespace} />
         <FilterInput name="host" label={text.filter.host} />
       </div>
-      {query.error && !query.data ? (
-        <Failure error={query.error} onRetry={() => void query.refetch()} />
+      {list.error && list.rows.length === 0 ? (
+        <Failure error={list.error} onRetry={() => void list.retry()} />
       ) : (
         <DataTable
           label={text.title}
           isMain
           columns={columns}
-          rows={query.data ?? []}
+          {...list.table}
           rowKey={(pool) => `${pool.host} ${pool.namespace} ${pool.id}`}
-          isLoading={query.isPending}
           onOpen={open}
           empty={
             namespace || host ? (

@@ -1,21 +1,22 @@
 //! Pools: limits that processes of one namespace on one host share.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use axum::Json;
 use axum::extract::{Path, State};
 use proctor_api::{PoolList, PoolMember, PoolQuery, PoolSetting, PoolUsage, PoolView, Rows, SetPools, Unregistration};
 use proctor_model::{AgentId, FieldError, Namespace, Pool, PoolId, PoolLimits, messages};
 use proctor_store::{PoolRecord, ProcessQuery, ProcessRecord};
+use serde::{Deserialize, Serialize};
 
-use super::body::{Body, Params};
+use super::body::{Body, Params, page_limit};
 use super::caller::Authenticated;
 use super::hosts::{Chosen, parse_host_param};
 use super::registration::rows;
-use super::{ApiState, Result};
-use crate::control::POOLS_MAX;
+use super::{ApiState, Result, cursor};
+use crate::control::{Caller, POOLS_MAX};
 
-/// The pools of hosts, on request with what their members use.
+/// The pools of hosts, page by page, on request with what their members use.
 #[utoipa::path(get, path = "/pools", operation_id = "pools", params(PoolQuery), tag = "pools",
                responses((status = 200, body = PoolList)))]
 pub(super) async fn list(
@@ -23,17 +24,57 @@ pub(super) async fn list(
     State(state): State<ApiState>,
     Params(query): Params<PoolQuery>,
 ) -> Result<Json<PoolList>> {
+    let limit = page_limit(query.limit)? as usize;
+    let after: Option<Place> = cursor::decode(query.after.as_deref())?;
     let namespace: Option<Namespace> = query.namespace.as_deref().map(str::parse).transpose()?;
     let hosts = parse_host_param(query.host.as_deref())?.map(|host| [host]);
     let hosts = hosts.as_ref().map(<[_; 1]>::as_slice);
     let records = state.control.pools(&caller.who, namespace.as_ref(), hosts).await?;
+    let mut records: Vec<PoolRecord> = records
+        .into_iter()
+        .skip_while(|record| after.as_ref().is_some_and(|after| Place::of(record) <= *after))
+        .collect();
+    let has_more = records.len() > limit;
+    records.truncate(limit);
+    let next = records.last().filter(|_| has_more).map(|last| cursor::encode(&Place::of(last)));
     let mut pools: Vec<PoolView> = records.into_iter().map(view).collect();
     if query.usage == Some(true) {
-        let processes = ProcessQuery { namespace, ..ProcessQuery::default() };
-        let (_, processes) = state.control.processes(&caller.who, processes, hosts).await?;
-        add_usage(&mut pools, &processes);
+        let members = neighbours(&state, &caller.who, &pools).await?;
+        add_usage(&mut pools, &members);
     }
-    Ok(Json(PoolList { pools }))
+    Ok(Json(PoolList { pools, next }))
+}
+
+/// Of a pool in the list.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct Place {
+    namespace: String,
+    id: String,
+    cloud: u32,
+    ip: String,
+}
+
+impl Place {
+    fn of(PoolRecord { host, pool, .. }: &PoolRecord) -> Self {
+        let (namespace, id) = (pool.namespace.to_string(), pool.id.to_string());
+        Self { namespace, id, cloud: host.cloud, ip: host.ip.to_string() }
+    }
+}
+
+/// The processes that can be members: those of a pool's namespace on hosts that have one of it.
+async fn neighbours(state: &ApiState, caller: &Caller, pools: &[PoolView]) -> Result<Vec<ProcessRecord>> {
+    let mut places: BTreeMap<&Namespace, BTreeSet<&AgentId>> = BTreeMap::new();
+    for pool in pools {
+        places.entry(&pool.namespace).or_default().insert(&pool.agent);
+    }
+    let mut found = Vec::new();
+    for (namespace, agents) in places {
+        let agents = agents.into_iter().cloned().collect();
+        let query =
+            ProcessQuery { namespace: Some(namespace.clone()), agents: Some(agents), ..ProcessQuery::default() };
+        found.append(&mut state.control.processes(caller, query, None).await?.1);
+    }
+    Ok(found)
 }
 
 fn view(PoolRecord { host, agent, pool }: PoolRecord) -> PoolView {
