@@ -12,6 +12,7 @@ import { businessesQuery, businessSetsQuery } from "@/api/hosts";
 import { useMessages } from "@/settings/context";
 import { Panel } from "@/ui/page";
 import { SimpleTable } from "@/ui/simple-table";
+import { Failure, Skeleton } from "@/ui/states";
 import { useUrlValue } from "@/ui/url-state";
 import { covers, grantsOf } from "./rights-of";
 import { useScopeName } from "./scope-name";
@@ -26,16 +27,27 @@ export function Check() {
   );
 }
 
+/** Bindings and roles; before they are there, or without them, nothing is said of who may do what. */
 function useGrants() {
-  const bindings = useQuery(bindingsQuery).data ?? [];
-  const roles = useQuery(rolesQuery).data ?? [];
-  return { bindings, roles };
+  const bindings = useQuery(bindingsQuery);
+  const roles = useQuery(rolesQuery);
+  const instead =
+    bindings.data && roles.data ? null : bindings.error || roles.error ? (
+      <Failure
+        error={bindings.error ?? roles.error}
+        need="admin"
+        onRetry={() => void Promise.all([bindings.refetch(), roles.refetch()])}
+      />
+    ) : (
+      <Skeleton />
+    );
+  return { bindings: bindings.data ?? [], roles: roles.data ?? [], instead };
 }
 
 function WhatMay() {
   const { access, terms } = useMessages();
   const text = access.check;
-  const { bindings, roles } = useGrants();
+  const { bindings, roles, instead } = useGrants();
   const scopeName = useScopeName();
   const users = useQuery(usersQuery).data ?? [];
   const apps = useQuery(appsQuery).data ?? [];
@@ -58,26 +70,28 @@ function WhatMay() {
           options={subjects.map((value) => ({ value, label: value }))}
         />
       </div>
-      <SimpleTable
-        label={text.whatMay}
-        rows={rows}
-        rowKey={(row) => row.right}
-        columns={[
-          {
-            key: "right",
-            title: text.right,
-            render: (row) => <span title={terms.rightHelp[row.right]}>{terms.right[row.right]}</span>,
-          },
-          {
-            key: "where",
-            title: text.place,
-            render: (row) =>
-              row.grants.map((grant) => text.through(grant.role, scopeName(grant.scope))).join("; ") || (
-                <span className="muted">{text.nothing}</span>
-              ),
-          },
-        ]}
-      />
+      {instead ?? (
+        <SimpleTable
+          label={text.whatMay}
+          rows={rows}
+          rowKey={(row) => row.right}
+          columns={[
+            {
+              key: "right",
+              title: text.right,
+              render: (row) => <span title={terms.rightHelp[row.right]}>{terms.right[row.right]}</span>,
+            },
+            {
+              key: "where",
+              title: text.place,
+              render: (row) =>
+                row.grants.map((grant) => text.through(grant.role, scopeName(grant.scope))).join("; ") || (
+                  <span className="muted">{text.nothing}</span>
+                ),
+            },
+          ]}
+        />
+      )}
     </Panel>
   );
 }
@@ -85,15 +99,15 @@ function WhatMay() {
 function WhoMay() {
   const { access, terms } = useMessages();
   const text = access.check;
-  const { bindings, roles } = useGrants();
+  const { bindings, roles, instead } = useGrants();
   const scopeName = useScopeName();
   const businesses = useQuery(businessesQuery).data ?? [];
-  const sets = useQuery(businessSetsQuery).data ?? [];
+  const sets = useQuery(businessSetsQuery);
   const [right, setRight] = useUrlValue("right", "operate");
   const [place, setPlace] = useUrlValue("place", "everything");
   const places = ["everything", ...businesses.map((each) => `business:${each.id}`), "namespace:", "cloud:0"];
   const found = grantsOf(bindings, roles, right as OperationClass).filter((grant) =>
-    covers(grant.scope, place, sets),
+    covers(grant.scope, place, sets.data ?? []),
   );
   return (
     <Panel title={text.whoMay}>
@@ -113,24 +127,27 @@ function WhoMay() {
           options={places.map((value) => ({ value, label: scopeName(value) }))}
         />
       </div>
-      <SimpleTable
-        label={text.whoMay}
-        rows={found}
-        rowKey={(grant) => `${grant.subject} ${grant.role} ${grant.scope}`}
-        empty={text.nobody}
-        columns={[
-          {
-            key: "subject",
-            title: text.subject,
-            render: (grant) => <span className="mono">{grant.subject}</span>,
-          },
-          {
-            key: "through",
-            title: access.bindings.role,
-            render: (grant) => text.through(grant.role, scopeName(grant.scope)),
-          },
-        ]}
-      />
+      {sets.error && !sets.data && <Failure error={sets.error} onRetry={() => void sets.refetch()} />}
+      {instead ?? (
+        <SimpleTable
+          label={text.whoMay}
+          rows={found}
+          rowKey={(grant) => `${grant.subject} ${grant.role} ${grant.scope}`}
+          empty={text.nobody}
+          columns={[
+            {
+              key: "subject",
+              title: text.subject,
+              render: (grant) => <span className="mono">{grant.subject}</span>,
+            },
+            {
+              key: "through",
+              title: access.bindings.role,
+              render: (grant) => text.through(grant.role, scopeName(grant.scope)),
+            },
+          ]}
+        />
+      )}
     </Panel>
   );
 }

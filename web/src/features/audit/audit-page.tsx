@@ -8,24 +8,28 @@ import { CopyText } from "@/ui/copy";
 import { type Column, DataTable } from "@/ui/data-table";
 import { FilterInput } from "@/ui/filter-input";
 import { useNumbers } from "@/ui/format";
+import { Freshness } from "@/ui/freshness";
 import { JsonView } from "@/ui/json-view";
 import { Page } from "@/ui/page";
 import { Badge, type Tone } from "@/ui/phase";
 import { Empty, Failure } from "@/ui/states";
 import { TimeMs } from "@/ui/time";
-import { linkTo, useUrlValue } from "@/ui/url-state";
+import { TimeRange } from "@/ui/time-range";
+import { linkTo, useUrlNumber, useUrlValue } from "@/ui/url-state";
 import { useAudit } from "./use-audit";
 
 export function Component() {
-  const { audit: text } = useMessages();
+  const { audit: text, common } = useMessages();
   const verdict = useQuery(auditVerdictQuery);
   const [user] = useUrlValue("user");
   const [app] = useUrlValue("app");
   const [action] = useUrlValue("action");
+  const since = useUrlNumber("since");
+  const until = useUrlNumber("until");
   const [open, setOpen] = useState<AuditEntry | null>(null);
   const filter = useMemo(
-    () => ({ user: user || undefined, app: app || undefined, action: action || undefined }),
-    [user, app, action],
+    () => ({ user: user || undefined, app: app || undefined, action: action || undefined, since, until }),
+    [user, app, action, since, until],
   );
   const columns = useAuditColumns();
   const list = useAudit(filter);
@@ -35,19 +39,26 @@ export function Component() {
       isFilled
       beside={<Verdict />}
       actions={
-        <Button
-          icon={<DownloadOutlined />}
-          href={linkTo("/api/v1/audit/export", filter)}
-          download="audit.jsonl"
-        >
-          {text.exportAll}
-        </Button>
+        <>
+          <Freshness updatedAt={list.dataUpdatedAt} />
+          <Button loading={list.isRefetching} onClick={() => void list.refetch()}>
+            {common.refresh}
+          </Button>
+          <Button
+            icon={<DownloadOutlined />}
+            href={linkTo("/api/v1/audit/export", filter)}
+            download="audit.jsonl"
+          >
+            {text.exportAll}
+          </Button>
+        </>
       }
     >
       <div className="filters">
         <FilterInput name="user" label={text.filter.user} />
         <FilterInput name="app" label={text.filter.app} />
         <FilterInput name="action" label={text.filter.action} />
+        <TimeRange />
         <span className="grow" />
         {verdict.data && (
           <span className="row muted" title={text.lastHashHelp}>

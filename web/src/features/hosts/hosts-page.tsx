@@ -110,6 +110,7 @@ export function Component() {
           onChange={(value: string | undefined) => setBusiness(value)}
           options={businesses.map((each) => ({ value: String(each.id), label: each.name }))}
         />
+        <FilterInput name="cloud" label={text.filter.cloud} width={120} />
         {version && (
           <Tag closable onClose={() => setVersion(undefined)}>
             {text.column.version} {version}

@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import { Button } from "antd";
 import { Link } from "react-router";
 import { splitProcess } from "@/api/processes";
 import { useTail } from "@/features/events/use-tail";
@@ -12,8 +13,6 @@ import { Empty, Failure, Skeleton } from "@/ui/states";
 import { TimeMs } from "@/ui/time";
 import { type Done, operationsQuery } from "./operations";
 import type { TabProps } from "./process-page";
-
-const SHOWN = 500;
 
 type Entry = {
   key: string;
@@ -30,12 +29,15 @@ type Entry = {
 export default function Timeline({ process }: TabProps) {
   const { process: text, terms } = useMessages();
   const number = useNumbers();
-  const { events, isLoading, error, retry } = useTail(splitProcess(process), false);
+  const { events, isLoading, error, retry, fetchOlder, isFetchingOlder } = useTail(
+    splitProcess(process),
+    false,
+  );
   const operations = useQuery(operationsQuery(process));
   if (isLoading) return <Skeleton lines={10} />;
   if (error && events.length === 0) return <Failure error={error} onRetry={() => void retry()} />;
 
-  const entries: Entry[] = events.slice(0, SHOWN).map((event) => ({
+  const entries: Entry[] = events.map((event) => ({
     key: `event ${event.id}`,
     atMs: event.at_ms,
     what: <EventKindLabel event={event} />,
@@ -87,6 +89,11 @@ export default function Timeline({ process }: TabProps) {
           </li>
         ))}
       </ol>
+      {(fetchOlder || isFetchingOlder) && (
+        <Button block type="link" loading={isFetchingOlder} onClick={() => void fetchOlder?.()}>
+          {text.timelineOlder}
+        </Button>
+      )}
     </section>
   );
 }

@@ -1,4 +1,4 @@
-import { Button } from "antd";
+import { App, Button } from "antd";
 import { useState } from "react";
 import { useNavigate } from "react-router";
 import { fetchAll } from "@/api/paged";
@@ -17,22 +17,29 @@ const offered: Operation[] = ["restart", "start", "stop", "reload"];
 type Props = {
   selected: ReadonlySet<string>;
   filter: ProcessFilter;
+  /** How many match, where it is known. */
+  matching: number | undefined;
   onChange: (selected: Set<string>) => void;
   rowKey: (row: Process) => string;
 };
 
 /** What can be done with the selected rows; each button leads to the plan, nothing runs from here. */
-export function BulkBar({ selected, filter, onChange, rowKey }: Props) {
+export function BulkBar({ selected, filter, matching, onChange, rowKey }: Props) {
   const { processes: text, terms, common } = useMessages();
   const number = useNumbers();
   const navigate = useNavigate();
+  const { message } = App.useApp();
   const [found, setFound] = useState<number | null>(null);
 
   const selectMatching = async () => {
     setFound(0);
     try {
-      const { rows } = await fetchAll((after) => fetchProcesses(filter, after, 1000), SELECTED_MAX, setFound);
+      const fetchPage = (after: string | null) => fetchProcesses(filter, after, 1000);
+      const { rows, isComplete } = await fetchAll(fetchPage, SELECTED_MAX, setFound);
       onChange(new Set(rows.map(rowKey)));
+      if (!isComplete) void message.warning(text.tooMany(number(rows.length)));
+    } catch (error) {
+      void message.error(error instanceof Error ? error.message : String(error));
     } finally {
       setFound(null);
     }
@@ -46,7 +53,7 @@ export function BulkBar({ selected, filter, onChange, rowKey }: Props) {
     <div className="bulk-bar" role="toolbar" aria-label={common.actions}>
       <strong>{found === null ? text.selected(number(selected.size)) : text.selecting(number(found))}</strong>
       <Button type="link" size="small" loading={found !== null} onClick={() => void selectMatching()}>
-        {text.selectMatching}
+        {text.selectMatching(matching === undefined ? "" : number(matching))}
       </Button>
       <Button type="link" size="small" onClick={() => onChange(new Set())}>
         {text.clearSelection}

@@ -141,7 +141,13 @@ export function Component() {
     >
       <FilterBar filter={filter} isFiltered={isFiltered} />
       {!isGrouped && selected.size > 0 && (
-        <BulkBar selected={selected} filter={filter} onChange={setSelected} rowKey={rowKey} />
+        <BulkBar
+          selected={selected}
+          filter={filter}
+          matching={total}
+          onChange={setSelected}
+          rowKey={rowKey}
+        />
       )}
       {isGrouped ? (
         <GroupsTable list={groups} isFiltered={isFiltered} />

@@ -19,6 +19,8 @@ export const common = {
   exportMatching: "All rows that match",
   exporting: (rows: string) => `Exporting: ${rows} rows…`,
   exportCut: (rows: string) => `The list is longer; the file has its first ${rows} rows.`,
+  timeFrom: "From",
+  timeUntil: "Until",
   clearFilters: "Clear filters",
   columns: "Columns",
   all: "All",

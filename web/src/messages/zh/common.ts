@@ -21,6 +21,8 @@ export const common: Messages["common"] = {
   exportMatching: "全部符合条件的行",
   exporting: (rows) => `正在导出：${rows} 行…`,
   exportCut: (rows) => `列表过长，文件只包含前 ${rows} 行。`,
+  timeFrom: "起始时间",
+  timeUntil: "截止时间",
   clearFilters: "清除筛选",
   columns: "列",
   all: "全部",
