@@ -37,6 +37,15 @@ export function SpecView({ spec }: { spec: Spec }) {
           ],
         ]
       : [];
+  const files = spec.configmap.map((file) => `${file.path} ${file.md5}`).join("\n");
+  const all: [string, ReactNode][] = [
+    [field.configmap.label, files && path(files)],
+    [field.report_id.label, spec.report_id],
+    [field.index_key.label, identity.index_key],
+    [field.disk.label, limits.disk],
+    [field.net.label, limits.net],
+  ];
+  const further = all.filter(([, value]) => value != null && value !== "");
   return (
     <div className="spec-grid">
       <Panel title={group.identity}>
@@ -89,6 +98,23 @@ export function SpecView({ spec }: { spec: Spec }) {
           ]}
         />
       </Panel>
+      {control.health && policy.health && (
+        <Panel title={group.health}>
+          <Facts
+            items={[
+              [bare(field.interval_secs), seconds(policy.health.interval)],
+              [bare(field.timeout_secs), seconds(policy.health.timeout)],
+              [field.failures.label, policy.health.failures],
+              [bare(field.grace_secs), seconds(policy.health.grace)],
+            ]}
+          />
+        </Panel>
+      )}
+      {further.length > 0 && (
+        <Panel title={group.further}>
+          <Facts items={further} />
+        </Panel>
+      )}
     </div>
   );
 }

@@ -16,12 +16,23 @@ const registration: Registration = {
     control: { start_cmd: "./nginx" },
     resource: { cpu: 20, disk: 5 },
     monitor_policy: { auto_type: 1, op_timeout: 30 },
-    configmap: [{ path: "/opt/a.conf", md5: "00" }],
+    configmap: [
+      { path: "/opt/a.conf", md5: "00" },
+      { path: "/opt/b c.conf", md5: "01" },
+    ],
+    warn_report_policy: { report_id: 9 },
   },
 };
 
 test("JSON that goes through the form comes out as it was", () => {
   expect(registrationOf(draftFrom(registration))).toEqual(registration);
+});
+
+test("every field of the documents stands in the form", () => {
+  const { identity, limits, report_id, configmap } = draftFrom(registration);
+
+  expect([identity.index_key, limits.disk, report_id]).toEqual(["k", 5, 9]);
+  expect(configmap).toBe("/opt/a.conf 00\n/opt/b c.conf 01");
 });
 
 test("an empty form is not planned", () => {

@@ -8,7 +8,7 @@ export type Draft = {
   name: string;
   labels: string;
   hosts: string;
-  identity: Record<"proc_name" | "setup_path" | "pid_path" | "user" | "config_path" | "log_path", string>;
+  identity: Record<IdentityName, string>;
   control: Record<CommandName, string>;
   policy: {
     auto_type: number;
@@ -16,14 +16,20 @@ export type Draft = {
     numbers: Record<PolicyNumber, number | null>;
     health: Record<HealthNumber, number | null>;
   };
-  limits: Record<"cpu" | "mem" | "fd", number | null>;
-  /** What the form does not show; kept as it is. */
-  rest: {
-    identity: { index_key?: string };
-    resource: { disk?: number; net?: number };
-    spec: Pick<Registration["spec"], "configmap" | "warn_report_policy">;
-  };
+  limits: Record<"cpu" | "mem" | "fd" | "disk" | "net", number | null>;
+  report_id: number | null;
+  /** A file a line: its path and its md5. */
+  configmap: string;
 };
+
+export type IdentityName =
+  | "proc_name"
+  | "setup_path"
+  | "pid_path"
+  | "user"
+  | "config_path"
+  | "log_path"
+  | "index_key";
 
 export const commandNames = [
   "start_cmd",
@@ -56,7 +62,15 @@ export const emptyDraft: Draft = {
   name: "",
   labels: "",
   hosts: "",
-  identity: { proc_name: "", setup_path: "", pid_path: "", user: "root", config_path: "", log_path: "" },
+  identity: {
+    proc_name: "",
+    setup_path: "",
+    pid_path: "",
+    user: "root",
+    config_path: "",
+    log_path: "",
+    index_key: "",
+  },
   control: empty(commandNames, ""),
   policy: {
     auto_type: 1,
@@ -64,8 +78,9 @@ export const emptyDraft: Draft = {
     numbers: empty(policyNumbers, null),
     health: empty(healthNumbers, null),
   },
-  limits: { cpu: null, mem: null, fd: null },
-  rest: { identity: {}, resource: {}, spec: {} },
+  limits: { cpu: null, mem: null, fd: null, disk: null, net: null },
+  report_id: null,
+  configmap: "",
 };
 
 const lifetimes = ["periodic", "resident", "once"] as const;
@@ -118,11 +133,9 @@ export function draftOf(instances: Process[], spec: Spec): Draft {
   });
 }
 
-/** The form for a registration; what the form does not show is kept in `rest`. */
+/** The form for a registration. */
 export function draftFrom({ meta, hosts = [], agent_id_list: agents = [], spec }: Registration): Draft {
   const policy = spec.monitor_policy ?? spec.alive_monitor_policy ?? { auto_type: 1 };
-  const { index_key, ...identity } = spec.identity;
-  const { disk, net, ...limits } = spec.resource;
   const numbersOf = <Name extends string>(names: readonly Name[], from: Partial<Record<Name, number>>) =>
     Object.fromEntries(names.map((name) => [name, from[name] ?? null])) as Record<Name, number | null>;
   return {
@@ -130,7 +143,7 @@ export function draftFrom({ meta, hosts = [], agent_id_list: agents = [], spec }
     name: meta.name,
     labels: labelsToText(meta.labels ?? {}),
     hosts: [...hosts.map((host) => `${host.bk_cloud_id}:${host.ip}`), ...agents].join(" "),
-    identity: { ...emptyDraft.identity, ...identity },
+    identity: { ...emptyDraft.identity, ...spec.identity },
     control: { ...emptyDraft.control, ...spec.control },
     policy: {
       auto_type: policy.auto_type,
@@ -138,12 +151,9 @@ export function draftFrom({ meta, hosts = [], agent_id_list: agents = [], spec }
       numbers: numbersOf(policyNumbers, policy),
       health: numbersOf(healthNumbers, policy.health_check ?? {}),
     },
-    limits: { ...emptyDraft.limits, ...limits },
-    rest: {
-      identity: filled({ index_key: index_key ?? "" }),
-      resource: filled({ disk: disk ?? null, net: net ?? null }),
-      spec: { configmap: spec.configmap, warn_report_policy: spec.warn_report_policy },
-    },
+    limits: { ...emptyDraft.limits, ...spec.resource },
+    report_id: spec.warn_report_policy?.report_id ?? null,
+    configmap: filesToText(spec.configmap ?? []),
   };
 }
 
@@ -154,16 +164,17 @@ export function registrationOf(draft: Draft): Registration {
     meta: { namespace: draft.namespace.trim(), name: draft.name.trim(), labels: labelsOf(draft.labels) },
     ...hostsOf(draft.hosts),
     spec: {
-      identity: { ...filled(draft.identity), ...draft.rest.identity } as Registration["spec"]["identity"],
+      identity: filled(draft.identity) as Registration["spec"]["identity"],
       control: filled(draft.control),
-      resource: { ...filled(draft.limits), ...draft.rest.resource },
+      resource: filled(draft.limits),
       monitor_policy: {
         auto_type: policy.auto_type,
         ...filled(policy.numbers),
         ...(policy.crontab_rule.trim() ? { crontab_rule: policy.crontab_rule.trim() } : {}),
         ...(draft.control.health_cmd ? { health_check: filled(policy.health) } : {}),
       },
-      ...draft.rest.spec,
+      ...(draft.configmap.trim() ? { configmap: filesOf(draft.configmap) } : {}),
+      ...(draft.report_id === null ? {} : { warn_report_policy: { report_id: draft.report_id } }),
     },
   };
 }
@@ -206,6 +217,24 @@ export function labelsOf(text: string): Record<string, string> {
       return at < 0 ? [pair, ""] : [pair.slice(0, at).trim(), pair.slice(at + 1).trim()];
     }),
   );
+}
+
+type ConfigFiles = NonNullable<Registration["spec"]["configmap"]>;
+
+/** The md5 is what stands last, so that a path may have spaces. */
+export function filesOf(text: string): ConfigFiles {
+  const lines = text
+    .split("\n")
+    .map((line) => line.trim())
+    .filter(Boolean);
+  return lines.map((line) => {
+    const at = line.search(/\s\S+$/);
+    return at < 0 ? { path: line, md5: "" } : { path: line.slice(0, at).trim(), md5: line.slice(at).trim() };
+  });
+}
+
+function filesToText(files: ConfigFiles): string {
+  return files.map((file) => `${file.path} ${file.md5}`).join("\n");
 }
 
 function labelsToText(labels: Record<string, string>): string {

@@ -155,6 +155,44 @@ export function FormFields({ draft, onChange, isUpdate }: Props) {
           </Field>
         ))}
       </Group>
+      <Group title={text.group.further}>
+        <Field name="configmap" isWide>
+          {(id) => (
+            <Input.TextArea
+              id={id}
+              className="mono"
+              rows={2}
+              placeholder="/opt/web/nginx.conf d41d8cd98f00b204e9800998ecf8427e"
+              value={draft.configmap}
+              onChange={(event) => set({ configmap: event.target.value })}
+            />
+          )}
+        </Field>
+        <Field name="report_id">
+          {(id) => (
+            <InputNumber
+              id={id}
+              min={0}
+              precision={0}
+              value={draft.report_id}
+              onChange={(report_id) => set({ report_id })}
+            />
+          )}
+        </Field>
+        {identityInput("index_key")}
+        {(["disk", "net"] as const).map((name) => (
+          <Field key={name} name={name}>
+            {(id) => (
+              <InputNumber
+                id={id}
+                min={0}
+                value={limits[name]}
+                onChange={(value) => set({ limits: { ...limits, [name]: value } })}
+              />
+            )}
+          </Field>
+        ))}
+      </Group>
       {control.health_cmd && (
         <Group title={text.group.health}>
           {healthNumbers.map((name) => (

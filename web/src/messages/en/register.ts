@@ -24,6 +24,7 @@ export const register = {
     policy: "Supervision",
     limits: "Limits",
     health: "Health check",
+    further: "Further",
   },
   field: {
     namespace: {
@@ -107,5 +108,16 @@ export const register = {
     timeout_secs: { label: "Timeout (s)", help: "A health command that takes longer has failed." },
     failures: { label: "Failures", help: "So many in a row make the process unhealthy." },
     grace_secs: { label: "Grace (s)", help: "After a start nothing is asked for so long." },
+    configmap: {
+      label: "Configuration files",
+      help: "A file a line, its path and its md5. A file that differs gives an event.",
+    },
+    report_id: {
+      label: "Data id",
+      help: "Webhooks of the format gse send the events of the process under it. Empty or 0: none.",
+    },
+    index_key: { label: "Index key", help: "Kept and shown for other systems; without effect here." },
+    disk: { label: "Disk", help: "Reserved: kept and shown, without effect." },
+    net: { label: "Network", help: "Reserved: kept and shown, without effect." },
   },
 };
