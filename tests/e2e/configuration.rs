@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use proctor_testkit::{Program, binary, eventually, free_port};
+use proctor_testkit::{Fleet, Program, binary, eventually, free_port, run_proctor};
 
 fn proctor(arguments: &[&str]) -> Output {
     let mut command = Command::new(binary("proctor"));
@@ -73,9 +73,9 @@ fn every_setting_is_shown_with_where_it_comes_from() {
 
 #[tokio::test]
 async fn an_agent_starts_from_its_file_and_its_commands_read_it_too() {
-    let fleet = proctor_testkit::Fleet::start().await.unwrap();
+    let fleet = Fleet::start().await.unwrap();
     let data = fleet.dir().join("data").display().to_string();
-    let token = proctor_testkit::run_proctor(&["token", "create", "--data-dir", &data]).unwrap();
+    let token = run_proctor(&["token", "create", "--data-dir", &data]).unwrap();
     let (file, token_file, state) =
         (fleet.dir().join("agent.toml"), fleet.dir().join("token"), fleet.dir().join("agent-of-file"));
     std::fs::write(&token_file, token).unwrap();
@@ -127,17 +127,81 @@ async fn a_server_starts_from_its_file_and_a_hang_up_applies_what_can_change() {
     let url = format!("http://127.0.0.1:{port}/healthz");
     eventually("it serves", || async { reqwest::get(&url).await.ok() }).await;
 
-    write_config(&file, port, &data, "rate_limit = \"50/s\"\nkeep_tasks = \"96h\"\n");
+    write_config(&file, port, &data, "rate_limit = \"50/s\"\nkeep_tasks = \"96h\"\nconcurrency_limit = 9\n");
     hang_up();
     eventually("the change is applied", || async {
-        server.log().contains("configuration reloaded applied=\"rate_limit\" restart=\"keep_tasks\"").then_some(())
+        server
+            .log()
+            .contains("configuration reloaded applied=\"rate_limit,keep_tasks\" restart=\"concurrency_limit\"")
+            .then_some(())
     })
     .await;
-    assert!(server.log().contains("it needs a restart key=\"keep_tasks\""), "{}", server.log());
+    assert!(server.log().contains("it needs a restart key=\"concurrency_limit\""), "{}", server.log());
 
     write_config(&file, port, &data, "rate_limt = 1\n");
     hang_up();
     eventually("the mistake is told", || async { server.log().contains("did you mean rate_limit?").then_some(()) })
         .await;
     assert!(reqwest::get(&url).await.unwrap().status().is_success(), "it serves on");
+}
+
+#[tokio::test]
+async fn metrics_are_for_the_networks_of_the_file_after_a_hang_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, port) = (dir.path().join("server.toml"), free_port());
+    let data = dir.path().join("data");
+    write_config(&file, port, &data, "");
+    let arguments = ["server".to_owned(), "--config".to_owned(), file.display().to_string()];
+    let server = Program::start("proctor", &arguments, &dir.path().join("server.log")).unwrap();
+    let url = format!("http://127.0.0.1:{port}/metrics");
+    let before = eventually("it serves", || async { reqwest::get(&url).await.ok() }).await;
+
+    write_config(&file, port, &data, "metrics_from = \"127.0.0.0/8\"\n");
+    assert!(Command::new("kill").args(["-HUP", &server.pid().to_string()]).status().unwrap().success());
+
+    assert_eq!(before.status().as_u16(), 401);
+    eventually("metrics can be read", || async {
+        reqwest::get(&url).await.ok().filter(|answer| answer.status().is_success())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_hang_up_does_not_end_a_relay_and_its_file_is_checked_and_read_again() {
+    let fleet = Fleet::start().await.unwrap();
+    let (file, state) = (fleet.dir().join("relay.toml"), fleet.dir().join("relay"));
+    let settings = |more: &str| {
+        let link = fleet.server.link;
+        let text = format!(
+            "upstream = \"127.0.0.1:{link}\"\nstate_dir = \"{}\"\nlisten = \"127.0.0.1:0\"\n{more}",
+            state.display()
+        );
+        std::fs::write(&file, text).unwrap();
+    };
+    let named = file.display().to_string();
+    settings("cluod_id = 3\n");
+    let refused = proctor(&["config", "relay", "check", "--config", &named]);
+    settings("");
+    let incomplete = proctor(&["config", "relay", "check", "--config", &named]);
+    settings("cloud_id = 3\n");
+    let checked = proctor(&["config", "relay", "check", "--config", &named]);
+    let shown = proctor(&["config", "relay", "show", "--config", &named]);
+    let data = fleet.dir().join("data").display().to_string();
+    let token = run_proctor(&["token", "create", "--relay", "--cloud-id", "3", "--data-dir", &data]).unwrap();
+    let arguments = ["relay", "--config", &named, "--token", token.trim()].map(str::to_owned);
+    let relay = Program::start("proctor", &arguments, &fleet.dir().join("relay.log")).unwrap();
+    eventually("it starts", || async { relay.log().contains("the relay starts").then_some(()) }).await;
+
+    settings("cloud_id = 4\nlog = \"debug\"\n");
+    assert!(Command::new("kill").args(["-HUP", &relay.pid().to_string()]).status().unwrap().success());
+
+    eventually("the change is told", || async {
+        relay.log().contains("configuration reloaded applied=\"log\" restart=\"cloud_id\"").then_some(())
+    })
+    .await;
+    assert!(text(&refused.stderr).contains("did you mean cloud_id?"), "{}", text(&refused.stderr));
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&incomplete.stderr).contains("--cloud-id is missing"), "{}", text(&incomplete.stderr));
+    assert!(text(&checked.stdout).contains("no mistakes"), "{}", text(&checked.stderr));
+    assert!(text(&shown.stdout).contains("file, line 4"), "{}", text(&shown.stdout));
 }

@@ -1,10 +1,13 @@
-//! `proctor config`, and how `proctor server` reads its configuration file: when it starts, and on SIGHUP.
+//! `proctor config`, and how `proctor server` and `proctor relay` read their configuration files: when they start, and on
+//! SIGHUP.
 //!
 //! Promised: flags and the environment go before the file. A file with a mistake starts nothing, and on SIGHUP changes
-//! nothing. What can change while the server runs is in [`RELOADED`]; of everything else that differs, the log says
-//! that it needs a restart.
+//! nothing. What can change while a program runs is in [`OF_SERVER`] and [`OF_RELAY`]; of everything else that differs,
+//! the log says that it needs a restart.
 
 use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -16,9 +19,25 @@ use crate::args::{Cli, Command, Output, ServerArgs};
 use crate::commands::CommandEnd;
 use crate::logging;
 use crate::output::{self, TextTable, or_dash, plain};
+use crate::relay::RelayArgs;
 
 /// What SIGHUP brings into effect; certificates are read again whether their paths changed or not.
-const RELOADED: [&str; 2] = ["log", "rate_limit"];
+const OF_SERVER: &[&str] = &[
+    "log",
+    "rate_limit",
+    "metrics_from",
+    "drain_time",
+    "keep_tasks",
+    "keep_status_tasks",
+    "keep_events",
+    "events_max",
+    "keep_audit",
+    "keep_tombstones",
+    "keep_tokens",
+    "keep_specs",
+    "audit_archive",
+];
+const OF_RELAY: &[&str] = &["log"];
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
@@ -26,6 +45,17 @@ pub(crate) enum ConfigCommand {
     Check(Box<ConfigArgs>),
     /// Show every server setting and where its value comes from
     Show(Box<ConfigArgs>),
+    /// The same for the file of a relay
+    #[command(subcommand)]
+    Relay(RelayConfigCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RelayConfigCommand {
+    /// Check the relay's configuration file; lists every mistake and exits with 2
+    Check(Box<RelayArgs>),
+    /// Show every relay setting and where its value comes from
+    Show(Box<RelayArgs>),
 }
 
 /// As for `proctor server`.
@@ -58,6 +88,12 @@ fn program(command: &Command) -> Option<Program> {
         Command::Relay(_) => (&["relay"], "relay.toml"),
         Command::Config(ConfigCommand::Check(_)) => (&["config", "check"], "server.toml"),
         Command::Config(ConfigCommand::Show(_)) => (&["config", "show"], "server.toml"),
+        Command::Config(ConfigCommand::Relay(RelayConfigCommand::Check(_))) => {
+            (&["config", "relay", "check"], "relay.toml")
+        }
+        Command::Config(ConfigCommand::Relay(RelayConfigCommand::Show(_))) => {
+            (&["config", "relay", "show"], "relay.toml")
+        }
         _ => return None,
     };
     let mut command = Cli::command();
@@ -66,20 +102,21 @@ fn program(command: &Command) -> Option<Program> {
         command,
         subcommand,
         with: &["log", "log_format"],
-        without: &CONNECTION,
+        without: &NO_SETTINGS,
         file: "config",
         default_file: proctor_config::system_file(file),
     })
 }
 
-/// Arguments of the whole program that are about being a client.
-const CONNECTION: [&str; 8] =
-    ["server", "server_fingerprint", "profile", "app_code", "app_secret", "user", "user_token", "output"];
+/// Arguments of the whole program that are about being a client, and a join token, which is a secret for one start.
+const NO_SETTINGS: [&str; 9] =
+    ["server", "server_fingerprint", "profile", "app_code", "app_secret", "user", "user_token", "output", "token"];
 
 pub(crate) fn run(command: &ConfigCommand, layers: &Layers, output: Output) -> Result<CommandEnd> {
     match command {
         ConfigCommand::Check(args) => check(&args.server, layers),
-        ConfigCommand::Show(_) => show(layers, output),
+        ConfigCommand::Relay(RelayConfigCommand::Check(args)) => args.required().and_then(|_| no_mistakes(layers)),
+        ConfigCommand::Show(_) | ConfigCommand::Relay(RelayConfigCommand::Show(_)) => show(layers, output),
     }
 }
 
@@ -90,6 +127,10 @@ fn check(args: &ServerArgs, layers: &Layers) -> Result<CommandEnd> {
     if let Some(source) = source {
         proctor_server::api::Https::check(&source)?;
     }
+    no_mistakes(layers)
+}
+
+fn no_mistakes(layers: &Layers) -> Result<CommandEnd> {
     let said = match &layers.file {
         Some(file) => format!("{}: no mistakes\n", file.display()),
         None => "there is no configuration file; every setting has a default\n".to_owned(),
@@ -117,56 +158,124 @@ fn show(layers: &Layers, output: Output) -> Result<CommandEnd> {
 pub(crate) struct Reloader {
     arguments: Vec<OsString>,
     settings: Vec<Setting>,
+    /// Where it has changed since the start.
+    pub(crate) drain_time: Option<Duration>,
+}
+
+/// What the configuration says now.
+struct Reread {
+    cli: Cli,
+    settings: Vec<Setting>,
+    /// Keys whose values differ: those that can change at once, and those that wait for a restart.
+    now: Vec<String>,
+    later: Vec<String>,
+}
+
+impl Reread {
+    fn changes(&self, key: &str) -> bool {
+        self.now.iter().any(|changed| changed == key)
+    }
 }
 
 impl Reloader {
     pub(crate) fn new(arguments: Vec<OsString>, layers: &Layers) -> Self {
-        Self { arguments, settings: layers.settings.clone() }
+        Self { arguments, settings: layers.settings.clone(), drain_time: None }
     }
 
     /// After SIGHUP.
-    pub(crate) fn reload(&mut self, server: &Server) {
+    pub(crate) fn reload_server(&mut self, server: &Server, data_dir: &Path) {
         if let Some(https) = &server.https {
             https.reload();
         }
-        if let Err(error) = self.apply(server) {
-            tracing::error!(error = format!("{error:#}"), "configuration not reloaded: everything stays as it was");
-        }
+        let applied = self.apply_to_server(server, data_dir);
+        told(applied);
     }
 
-    fn apply(&mut self, server: &Server) -> Result<()> {
-        let first = Cli::try_parse_from(&self.arguments)?;
-        let program = program(&first.command).context("the command has no configuration")?;
-        let layers = Layers::read(&program, &self.arguments)?;
-        let cli = Cli::from_arg_matches(&layers.matches)?;
-        let Command::Server(args) = &cli.command else { return Ok(()) };
-        let changed: Vec<&str> = differing(&self.settings, &layers.settings);
-        let (now, later): (Vec<&str>, Vec<&str>) = changed.into_iter().partition(|key| RELOADED.contains(key));
-        if now.contains(&"log") {
-            logging::change(cli.logging.log.as_deref())?;
-        }
-        if now.contains(&"rate_limit") {
+    /// After SIGHUP.
+    pub(crate) fn reload_relay(&mut self) {
+        let applied = self.read_again(OF_RELAY).and_then(|reread| self.settle(reread));
+        told(applied);
+    }
+
+    fn apply_to_server(&mut self, server: &Server, data_dir: &Path) -> Result<()> {
+        let reread = self.read_again(OF_SERVER)?;
+        let Command::Server(args) = &reread.cli.command else { return Ok(()) };
+        if reread.changes("rate_limit") {
             server.set_rate_limit(args.border.rate_limit());
         }
+        if reread.changes("metrics_from") {
+            server.set_metrics_from(args.border.metrics_from.clone());
+        }
+        self.drain_time = Some(args.drain_time);
+        server.set_retention(args.retention.retention(data_dir));
+        self.settle(reread)
+    }
+
+    fn read_again(&self, at_once: &[&str]) -> Result<Reread> {
+        let first = Cli::try_parse_from(&self.arguments)?;
+        let program = program(&first.command).context("the command has no configuration")?;
+        let Layers { matches, settings, .. } = Layers::read(&program, &self.arguments)?;
+        let cli = Cli::from_arg_matches(&matches)?;
+        let changed = differing(&self.settings, &settings);
+        let (now, later) = changed.into_iter().partition(|key| at_once.contains(&key.as_str()));
+        Ok(Reread { cli, settings, now, later })
+    }
+
+    /// Applies what every program has, and remembers what counts from now on.
+    fn settle(&mut self, reread: Reread) -> Result<()> {
+        if reread.changes("log") {
+            logging::change(reread.cli.logging.log.as_deref())?;
+        }
+        let Reread { settings, now, later, .. } = reread;
         for key in &later {
             tracing::warn!(key, "setting changed in the configuration: it needs a restart");
         }
         // What waits for a restart is told again by the next reload.
-        self.settings = merged(&self.settings, &layers.settings, &later);
+        self.settings = merged(&self.settings, &settings, &later);
         tracing::info!(applied = now.join(","), restart = later.join(","), "configuration reloaded");
         Ok(())
     }
 }
 
-fn differing<'a>(old: &[Setting], new: &'a [Setting]) -> Vec<&'a str> {
-    let is_old = |setting: &&Setting| old.iter().any(|old| old.key == setting.key && old.value == setting.value);
-    new.iter().filter(|setting| !is_old(setting)).map(|setting| setting.key.as_str()).collect()
+fn told(applied: Result<()>) {
+    if let Err(error) = applied {
+        tracing::error!(error = format!("{error:#}"), "configuration not reloaded: everything stays as it was");
+    }
 }
 
-fn merged(old: &[Setting], new: &[Setting], waiting: &[&str]) -> Vec<Setting> {
+fn differing(old: &[Setting], new: &[Setting]) -> Vec<String> {
+    let is_old = |setting: &&Setting| old.iter().any(|old| old.key == setting.key && old.value == setting.value);
+    new.iter().filter(|setting| !is_old(setting)).map(|setting| setting.key.clone()).collect()
+}
+
+fn merged(old: &[Setting], new: &[Setting], waiting: &[String]) -> Vec<Setting> {
     let of = |setting: &Setting| {
         let kept = || old.iter().find(|old| old.key == setting.key).cloned();
-        if waiting.contains(&setting.key.as_str()) { kept() } else { None }.unwrap_or_else(|| setting.clone())
+        if waiting.contains(&setting.key) { kept() } else { None }.unwrap_or_else(|| setting.clone())
     };
     new.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_packaged_files_have_no_mistakes() {
+        for (words, file, key) in [
+            (&["config", "show"][..], "server/server.toml", "data_dir"),
+            (&["config", "relay", "show"], "relay/relay.toml", "listen"),
+        ] {
+            let file = format!("{}/../../packaging/deb/{file}", env!("CARGO_MANIFEST_DIR"));
+            let line = [&["proctor"], words, &["--config", &file]].concat();
+            let arguments: Vec<OsString> = line.into_iter().map(OsString::from).collect();
+
+            let (_, layers) = parse(&arguments).unwrap();
+
+            let layers = layers.unwrap();
+            let setting = layers.settings.iter().find(|setting| setting.key == key).unwrap();
+            assert!(setting.source.to_string().starts_with("file, line"), "{setting:?}");
+            assert!(layers.settings.iter().all(|setting| setting.key != "token"));
+        }
+    }
 }

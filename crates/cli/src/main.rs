@@ -65,7 +65,7 @@ async fn run(cli: Cli, layers: Option<Layers>, reloader: Option<Reloader>) -> Re
     match cli.command {
         Command::Dev(args) => dev::run(args, &connection).await,
         Command::Server(args) => serve::run(*args, reloader).await,
-        Command::Relay(args) => relay::run(*args).await,
+        Command::Relay(args) => relay::run(*args, reloader).await,
         Command::Config(command) => {
             let layers = layers.context("the settings are not known")?;
             config::run(&command, &layers, connection.output)

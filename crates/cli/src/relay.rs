@@ -1,5 +1,6 @@
 //! `proctor relay`: carries the agents of a cloud area to the server.
 
+use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -7,8 +8,10 @@ use anyhow::{Context, Result};
 use clap::Args;
 use proctor_relay::Options;
 use proctor_runtime::Tasks;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::commands::CommandEnd;
+use crate::config::Reloader;
 use crate::serve::{self, StopSignal};
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9077);
@@ -28,8 +31,8 @@ pub(crate) struct RelayArgs {
     /// A join token for relays; needed only for the first start, and visible in `ps`: prefer --token-file
     #[arg(long, env = "PROCTOR_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
-    /// A file with the join token, for its owner alone
-    #[arg(long, env = "PROCTOR_TOKEN_FILE", value_name = "FILE", conflicts_with = "token")]
+    /// A file with the join token, for its owner alone; read where no token is given
+    #[arg(long, env = "PROCTOR_TOKEN_FILE", value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
     /// The cloud area whose agents it carries
     #[arg(long, env = "PROCTOR_CLOUD_ID", value_name = "N")]
@@ -45,22 +48,31 @@ pub(crate) struct RelayArgs {
     pub(crate) agents_max: u32,
 }
 
-pub(crate) async fn run(args: RelayArgs) -> Result<CommandEnd> {
+impl RelayArgs {
+    /// Where the server is, and the cloud area: what nothing can be assumed of.
+    pub(crate) fn required(&self) -> Result<(Vec<String>, u32)> {
+        let upstream = self.upstream.as_deref().context("--upstream is missing: where is the server's link?")?;
+        let cloud = self.cloud_id.context("--cloud-id is missing: which cloud area does the relay serve?")?;
+        Ok((upstream.split(',').map(str::to_owned).collect(), cloud))
+    }
+}
+
+pub(crate) async fn run(args: RelayArgs, reloader: Option<Reloader>) -> Result<CommandEnd> {
     let mut stop = StopSignal::install()?;
-    let upstream = args.upstream.context("--upstream is missing: where is the server's link?")?;
-    let cloud = args.cloud_id.context("--cloud-id is missing: which cloud area does the relay serve?")?;
-    let token = match &args.token_file {
-        Some(path) if !proctor_relay::is_enrolled(&args.state_dir) => {
+    let hang_up = signal(SignalKind::hangup()).context("cannot listen for signals")?;
+    let (upstreams, cloud) = args.required()?;
+    let token = match (args.token, &args.token_file) {
+        (Some(token), _) => Some(token),
+        (None, Some(path)) if !proctor_relay::is_enrolled(&args.state_dir) => {
             let text = std::fs::read_to_string(path);
             Some(text.with_context(|| format!("cannot read the join token in {}", path.display()))?)
         }
-        Some(_) => None,
-        None => args.token,
+        (None, _) => None,
     };
     let descriptors = proctor_host::descriptors::raise();
     let tasks = Tasks::default();
     let options = Options {
-        upstreams: upstream.split(',').map(str::to_owned).collect(),
+        upstreams,
         listen: args.listen,
         token,
         cloud,
@@ -72,10 +84,23 @@ pub(crate) async fn run(args: RelayArgs) -> Result<CommandEnd> {
     let ended = tokio::select! {
         () = stop.received() => Ok(CommandEnd::Success),
         ended = serve_until_failure(options, &tasks) => ended,
+        never = reload_on(hang_up, reloader) => match never {},
     };
     proctor_runtime::systemd::notify("STOPPING=1");
     serve::end(&tasks).await;
     ended
+}
+
+/// SIGHUP reads the configuration again.
+async fn reload_on(mut hang_up: Signal, mut reloader: Option<Reloader>) -> Infallible {
+    loop {
+        if hang_up.recv().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+        if let Some(reloader) = &mut reloader {
+            reloader.reload_relay();
+        }
+    }
 }
 
 async fn serve_until_failure(options: Options, tasks: &Tasks) -> Result<CommandEnd> {

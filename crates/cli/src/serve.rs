@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use proctor_runtime::{Tasks, private};
 use proctor_server::backup_seal::SEAL;
 use proctor_server::gateway::LinkPolicy;
-use proctor_server::{Options, Server};
+use proctor_server::{CALLS_END_MAX, Options, Server};
 use proctor_store::Store;
 use proctor_store::prelude::*;
 use proctor_store::sqlite::SqliteStore;
@@ -27,12 +27,14 @@ const DOWNLOAD_DIR: &str = "/usr/share/proctor/download";
 const STORE_FILE: &str = "proctor.db";
 /// More than the HTTP server gives to the requests that are under way.
 const END_MAX: Duration = Duration::from_secs(12);
+/// For what is not counted: the store closes, the log is written.
+const END_SPARE: Duration = Duration::from_secs(5);
 
 /// How often memory that nobody uses is looked for, and how much of it may be kept for the next request.
 const MEMORY_PERIOD: Duration = Duration::from_secs(5);
 const MEMORY_SLACK: u64 = 32 * 1024 * 1024;
 
-pub(crate) async fn run(args: ServerArgs, reloader: Option<Reloader>) -> Result<CommandEnd> {
+pub(crate) async fn run(args: ServerArgs, mut reloader: Option<Reloader>) -> Result<CommandEnd> {
     let mut stop = StopSignal::install()?;
     let hang_up = signal(SignalKind::hangup()).context("cannot listen for signals")?;
     let dir = args.data_dir.map_or_else(default_dir, Ok)?;
@@ -65,10 +67,11 @@ pub(crate) async fn run(args: ServerArgs, reloader: Option<Reloader>) -> Result<
     tasks.spawn("memory", give_back_memory());
     tracing::info!(http = %server.http, link = %server.link, data = %dir.display(), "the server serves");
     proctor_runtime::systemd::notify("READY=1");
-    let ended = until_over(&mut stop, &tasks, reload_on(hang_up, reloader, &server)).await;
-    proctor_runtime::systemd::notify("STOPPING=1");
+    let ended = until_over(&mut stop, &tasks, reload_on(hang_up, reloader.as_mut(), &server, &dir)).await;
+    let drain_time = reloader.and_then(|reloader| reloader.drain_time).unwrap_or(args.drain_time);
+    proctor_runtime::systemd::notify(&stopping(drain_time));
     if ended.is_ok() {
-        drain(&server, args.drain_time, &mut stop).await;
+        drain(&server, drain_time, &mut stop).await;
     }
     end(&tasks).await;
     ended
@@ -89,13 +92,18 @@ async fn until_over(
 }
 
 /// SIGHUP reads the configuration and the certificates again.
-async fn reload_on(mut hang_up: Signal, mut reloader: Option<Reloader>, server: &Server) -> Infallible {
+async fn reload_on(
+    mut hang_up: Signal,
+    mut reloader: Option<&mut Reloader>,
+    server: &Server,
+    data_dir: &Path,
+) -> Infallible {
     loop {
         if hang_up.recv().await.is_none() {
             std::future::pending::<()>().await;
         }
         if let Some(reloader) = &mut reloader {
-            reloader.reload(server);
+            reloader.reload_server(server, data_dir);
         }
     }
 }
@@ -110,6 +118,12 @@ async fn drain(server: &Server, time: Duration, stop: &mut StopSignal) {
     }
     let all_ended = server.end_calls().await;
     tracing::info!(all_ended, "draining: calls have ended");
+}
+
+/// Tells systemd of the end, and how long it may take: a long drain must not end in a kill.
+fn stopping(drain: Duration) -> String {
+    let time = drain + CALLS_END_MAX + END_MAX + END_SPARE;
+    format!("STOPPING=1\nEXTEND_TIMEOUT_USEC={}", time.as_micros())
 }
 
 /// What a large request took goes back to the host a moment after it.
@@ -218,6 +232,11 @@ pub(crate) fn make_dir(dir: &Path) -> Result<()> {
 mod tests {
     use super::*;
     use crate::report;
+
+    #[test]
+    fn systemd_waits_for_the_whole_end() {
+        assert_eq!(stopping(Duration::from_secs(60)), "STOPPING=1\nEXTEND_TIMEOUT_USEC=88000000");
+    }
 
     #[tokio::test]
     async fn a_server_ends_with_a_failure_when_a_critical_task_has_ended() {

@@ -34,7 +34,8 @@ use proctor_store::Store;
 use proctor_traces::Traces;
 
 /// More than the HTTP server gives to the requests that are under way.
-const CALLS_END_MAX: Duration = Duration::from_secs(11);
+/// How long calls have to end once no more are accepted.
+pub const CALLS_END_MAX: Duration = Duration::from_secs(11);
 
 /// Where to listen, and what holds at the border.
 #[derive(Clone, Debug)]
@@ -138,6 +139,16 @@ impl Server {
     /// Calls of one app in a second, from now on.
     pub fn set_rate_limit(&self, limit: Option<api::RateLimit>) {
         self.api.set_rate_limit(limit);
+    }
+
+    /// Networks that may read `/metrics` without credentials, from now on.
+    pub fn set_metrics_from(&self, networks: api::Networks) {
+        self.api.set_metrics_from(networks);
+    }
+
+    /// How long things are kept, from now on.
+    pub fn set_retention(&self, retention: control::Retention) {
+        self.control.set_retention(retention);
     }
 
     /// The path of a console page that signs this user in, once; None for a user that is not there.

@@ -45,7 +45,7 @@ pub(crate) struct BorderArgs {
     webhook_allow: Networks,
     /// Networks that may read /metrics without credentials, such as 10.1.2.0/24 [default: none]
     #[arg(long, env = "PROCTOR_METRICS_FROM", value_name = "CIDR,…", default_value = "", hide_default_value = true, value_parser = parse_networks)]
-    metrics_from: Networks,
+    pub(crate) metrics_from: Networks,
     /// Expose what each process uses, at /metrics/processes
     #[arg(long, env = "PROCTOR_METRICS_PROCESSES", value_parser = BoolishValueParser::new())]
     metrics_processes: bool,
@@ -270,7 +270,7 @@ pub(crate) struct RetentionArgs {
 }
 
 impl RetentionArgs {
-    pub(crate) fn retention(self, data_dir: &Path) -> Retention {
+    pub(crate) fn retention(&self, data_dir: &Path) -> Retention {
         Retention {
             tasks: self.keep_tasks,
             status_tasks: self.keep_status_tasks,
@@ -280,7 +280,7 @@ impl RetentionArgs {
             tombstones: self.keep_tombstones,
             tokens: self.keep_tokens,
             specs: self.keep_specs,
-            audit_archive: Some(self.audit_archive.unwrap_or_else(|| data_dir.join("audit"))),
+            audit_archive: Some(self.audit_archive.clone().unwrap_or_else(|| data_dir.join("audit"))),
         }
     }
 }

@@ -56,7 +56,7 @@ async fn processes(state: &ApiState, head: &Parts) -> Result<String, NativeError
 
 async fn permitted(state: &ApiState, head: &Parts) -> Result<(), NativeError> {
     let reached = head.extensions.get::<Reached>().copied().unwrap_or_default();
-    if reached.from.is_some_and(|from| state.border.settings.metrics_from.contain(from)) {
+    if reached.from.is_some_and(|from| state.border.metrics_from.read().contain(from)) {
         return Ok(());
     }
     let credentials = Credentials::from_headers(&head.headers)?.unwrap_or_default();

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
 use ipnet::IpNet;
+use parking_lot::RwLock;
 use proctor_api::SignInLink;
 use proctor_model::{AgentId, FieldError};
 use proctor_runtime::clock;
@@ -127,6 +128,8 @@ pub(super) struct ApiShared {
     pub(super) sessions: Rates,
     pub(super) failed_sign_ins: LogLimit,
     pub(super) rates: Rates,
+    /// As the settings say it until somebody changes it.
+    pub(super) metrics_from: RwLock<Networks>,
     pub(super) connections: Arc<Connections>,
     pub(super) bodies: Bodies,
     pub(super) parsing: Parsing,
@@ -152,6 +155,7 @@ impl ApiState {
     pub fn new(control: Control, wait_for: Option<AgentId>, settings: Settings) -> Self {
         let border = ApiShared {
             rates: Rates::new(settings.rate_limit),
+            metrics_from: RwLock::new(settings.metrics_from.clone()),
             connections: Connections::new(settings.connections),
             bodies: Bodies::default(),
             parsing: Parsing::default(),
@@ -183,6 +187,10 @@ impl ApiState {
 
     pub(crate) fn set_rate_limit(&self, limit: Option<RateLimit>) {
         self.border.rates.set_limit(limit);
+    }
+
+    pub(crate) fn set_metrics_from(&self, networks: Networks) {
+        *self.border.metrics_from.write() = networks;
     }
 
     /// A link that signs the user in once.

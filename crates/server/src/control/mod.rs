@@ -137,6 +137,7 @@ struct Inner {
     signing_expires_at: AtomicI64,
     link_port: OnceLock<u16>,
     presence: Presence,
+    retention: Mutex<Retention>,
     relays: relays::Relays,
     tasks: Tasks,
     metrics: Metrics,
@@ -179,6 +180,7 @@ impl Control {
                 signing_expires_at: AtomicI64::new(0),
                 link_port: OnceLock::new(),
                 presence,
+                retention: Mutex::new(options.retention),
                 relays,
                 metrics: Metrics::default(),
                 traces: options.traces,
@@ -190,7 +192,7 @@ impl Control {
         tasks.spawn_critical("outcome recorder", control.clone().record_outcomes(receiver));
         tasks.spawn_critical("assignment reader", control.clone().read_assignments(wanted));
         tasks.spawn_critical("sweeper", control.clone().sweep());
-        tasks.spawn_critical("retention", control.clone().retain(options.retention));
+        tasks.spawn_critical("retention", control.clone().retain());
         tasks.spawn_critical("rollouts", control.clone().run_rollouts());
         tasks.spawn_critical("upgrades", control.clone().run_upgrades());
         Ok(control)
@@ -239,6 +241,11 @@ impl Control {
             relays_away: self.inner.relays.away() as u64,
             hosts_unreachable: self.unreachable_count() as u64,
         }
+    }
+
+    /// How long things are kept from now on.
+    pub(crate) fn set_retention(&self, retention: Retention) {
+        *self.inner.retention.lock() = retention;
     }
 
     /// Agents that are connected.

@@ -78,7 +78,7 @@ impl Default for Retention {
 
 impl Control {
     /// Counts the uptime and deletes what is old, until the end.
-    pub(super) async fn retain(self, retention: Retention) {
+    pub(super) async fn retain(self) {
         let mut period = tokio::time::interval(UPTIME_PERIOD);
         period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut counted = Instant::now();
@@ -95,6 +95,7 @@ impl Control {
             };
             counted = now;
             if pruned.is_none_or(|last| now - last >= PRUNE_PERIOD) {
+                let retention = self.inner.retention.lock().clone();
                 self.prune(&retention, uptime).await;
                 pruned = Some(now);
             }

@@ -104,3 +104,22 @@ fn differing(old: &[Setting], new: &[Setting]) -> Vec<String> {
     let is_old = |setting: &&Setting| old.iter().any(|old| old.key == setting.key && old.value == setting.value);
     new.iter().filter(|setting| !is_old(setting)).map(|setting| setting.key.clone()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACKAGED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/deb/agent/agent.toml");
+
+    #[test]
+    fn a_token_for_one_start_goes_before_the_token_file_of_the_packaged_configuration() {
+        let line = ["proctor-agent", "--config", PACKAGED, "--server", "s:9077", "--token", "PT1.x"];
+
+        let (arguments, layers) = read(&line.map(OsString::from)).unwrap();
+
+        assert_eq!(arguments.token.as_deref(), Some("PT1.x"));
+        assert_eq!(arguments.state_dir, std::path::Path::new("/var/lib/proctor-agent"));
+        let of = |key: &str| layers.settings.iter().find(|setting| setting.key == key).unwrap().source.to_string();
+        assert!(of("token_file").starts_with("file, line"), "{}", of("token_file"));
+    }
+}

@@ -42,8 +42,8 @@ struct Arguments {
     /// A join token of the server; needed only for the first start, and visible in `ps`: prefer --token-file
     #[arg(long, env = "PROCTOR_TOKEN", hide_env_values = true)]
     token: Option<String>,
-    /// A file with the join token, for its owner alone
-    #[arg(long, value_name = "FILE", env = "PROCTOR_TOKEN_FILE", conflicts_with = "token")]
+    /// A file with the join token, for its owner alone; read where no token is given
+    #[arg(long, value_name = "FILE", env = "PROCTOR_TOKEN_FILE")]
     token_file: Option<PathBuf>,
     /// Where the agent keeps its identity and its ledger
     #[arg(
@@ -233,10 +233,10 @@ async fn serve(arguments: Arguments, stop: &CancellationToken) -> Result<Option<
     let tracing = tracing.map_err(|error| error.to_string())?;
     let options = Options {
         server: arguments.server.ok_or("--server is missing")?,
-        token: match arguments.token_file {
-            Some(path) if !proctor_agent::is_enrolled(&arguments.state_dir) => Some(read_token(&path)?),
-            Some(_) => None,
-            None => arguments.token,
+        token: match (arguments.token, arguments.token_file) {
+            (Some(token), _) => Some(token),
+            (None, Some(path)) if !proctor_agent::is_enrolled(&arguments.state_dir) => Some(read_token(&path)?),
+            (None, _) => None,
         },
         state_dir: arguments.state_dir,
         ip: arguments.ip,
