@@ -83,6 +83,7 @@ impl Control {
         let Some(agent) = self.inner.store.remove_host(host).await? else { return Ok(false) };
         self.dismiss(&agent, "the host was removed");
         self.inner.presence.forget(&agent);
+        self.inner.cordons.forget(host);
         let open = self.inner.dispatch.lock().forget(&agent);
         let gone = |operation| (operation, Outcome::new(Code::AgentAbsent, messages::host_removed(host), false));
         let outcomes: Vec<_> = open.into_iter().map(gone).collect();

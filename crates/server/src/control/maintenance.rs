@@ -73,12 +73,13 @@ impl Control {
     ) -> Result<Option<(HostKey, Cordon)>> {
         let end = until.map_or_else(|| "without an end".to_owned(), |until| format!("until {}", until / 1000));
         let told = format!("{host}, {end}: {reason}");
-        let Some(key) = self.maintained(caller, host, "cordon_host", &told).await? else { return Ok(None) };
+        let Some(site) = self.maintained(caller, host, "cordon_host", &told).await? else { return Ok(None) };
+        let key = site.key;
         let by = caller.name().into_text();
         let cordon = Cordon { reason, by, since: clock::unix_millis(), until, held_since: None };
         let deed = AuditAction::new("cordon_host", [Class::Operate]).on([&told]);
         let set = cordon.clone();
-        let work = move |control: Self| async move { Ok(control.inner.store.set_cordon(&key, Some(set)).await?) };
+        let work = move |control: Self| async move { control.put_cordon(&site, Some(set)).await };
         let before = self.audited(caller, deed, work, |before| done(before.is_some())).await?;
         Ok(before.map(|_| (key, cordon)))
     }
@@ -87,12 +88,21 @@ impl Control {
     /// there was one.
     pub async fn uncordon(&self, caller: &Caller, host: &HostRef) -> Result<Option<bool>> {
         let told = host.to_string();
-        let Some(key) = self.maintained(caller, host, "uncordon_host", &told).await? else { return Ok(None) };
+        let Some(site) = self.maintained(caller, host, "uncordon_host", &told).await? else { return Ok(None) };
         let deed = AuditAction::new("uncordon_host", [Class::Operate]).on([&told]);
-        let work = move |control: Self| async move { Ok(control.inner.store.set_cordon(&key, None).await?) };
+        let work = move |control: Self| async move { control.put_cordon(&site, None).await };
         let before = self.audited(caller, deed, work, |before| done(before.is_some())).await?;
         let now = clock::unix_millis();
         Ok(before.map(|cordon| cordon.is_some_and(|cordon| cordon.holds_at(now))))
+    }
+
+    /// In the store, and then in memory. None for a host that is not known any more.
+    async fn put_cordon(&self, site: &HostLocation, cordon: Option<Cordon>) -> Result<Option<Option<Cordon>>> {
+        let before = self.inner.store.set_cordon(&site.key, cordon.clone()).await?;
+        if before.is_some() {
+            self.inner.cordons.set(site, cordon.as_ref());
+        }
+        Ok(before)
     }
 
     /// The host, where the caller may operate all of it.
@@ -102,7 +112,7 @@ impl Control {
         host: &HostRef,
         action: &'static str,
         told: &str,
-    ) -> Result<Option<HostKey>> {
+    ) -> Result<Option<HostLocation>> {
         let deed = AuditAction::new(action, [Class::Operate]).on([told]);
         self.audit_refusal(caller, &deed, caller.require_anywhere(Class::Operate)).await?;
         let site = self.sites(std::slice::from_ref(host)).await?.pop().flatten();
@@ -111,7 +121,7 @@ impl Control {
         };
         let Some(site) = site.filter(is_seen) else { return Ok(None) };
         self.audit_refusal(caller, &deed, caller.require_on(Class::Operate, [&site], None)).await?;
-        Ok(Some(site.key))
+        Ok(Some(site))
     }
 
     /// The hosts of agents, as they are now.

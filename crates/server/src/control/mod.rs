@@ -11,6 +11,7 @@ mod assignments;
 mod audit;
 mod audit_budget;
 mod budget;
+mod cordons;
 mod dispatch;
 mod event_budget;
 mod events;
@@ -79,6 +80,7 @@ pub use upgrades::UpgradeWish;
 use crate::metrics::Metrics;
 use crate::webhooks::TrialLimits;
 use acknowledgements::Acknowledgements;
+use cordons::Cordons;
 use dispatch::Dispatch;
 use outcomes::ReceivedOutcome;
 use presence::Presence;
@@ -100,6 +102,9 @@ pub(crate) struct Queues {
     pub(crate) relays: u64,
     pub(crate) relays_away: u64,
     pub(crate) hosts_unreachable: u64,
+    /// Hosts in maintenance, and those of them that are not connected.
+    pub(crate) hosts_cordoned: u64,
+    pub(crate) hosts_cordoned_away: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -137,6 +142,7 @@ struct Inner {
     signing_expires_at: AtomicI64,
     link_port: OnceLock<u16>,
     presence: Presence,
+    cordons: Cordons,
     retention: Mutex<Retention>,
     relays: relays::Relays,
     tasks: Tasks,
@@ -157,6 +163,7 @@ impl Control {
         let now = clock::unix_millis();
         let hosts = store.hosts(&HostQuery::default()).await?;
         let presence = Presence::of_earlier_life(&hosts, Instant::now(), options.return_grace);
+        let cordons = Cordons::of_hosts(&hosts);
         let relays = relays::Relays::of_earlier_life(store.relays().await?);
         let (sender, receiver) = mpsc::channel(OUTCOMES_QUEUED_MAX);
         let (assignments, wanted) = mpsc::channel(assignments::QUEUED_MAX);
@@ -180,6 +187,7 @@ impl Control {
                 signing_expires_at: AtomicI64::new(0),
                 link_port: OnceLock::new(),
                 presence,
+                cordons,
                 retention: Mutex::new(options.retention),
                 relays,
                 metrics: Metrics::default(),
@@ -233,13 +241,16 @@ impl Control {
     /// How much is under way.
     pub(crate) fn queues(&self) -> Queues {
         let outcomes = &self.inner.outcomes;
+        let cordoned = self.inner.cordons.agents(clock::unix_millis());
         Queues {
             open_targets: self.inner.dispatch.lock().open_count() as u64,
             outcomes: (outcomes.max_capacity() - outcomes.capacity()) as u64,
             sessions: self.inner.sessions.count() as u64,
             relays: self.inner.relays.count() as u64,
             relays_away: self.inner.relays.away() as u64,
-            hosts_unreachable: self.unreachable_count() as u64,
+            hosts_unreachable: self.unreachable_count(&cordoned) as u64,
+            hosts_cordoned: cordoned.len() as u64,
+            hosts_cordoned_away: cordoned.iter().filter(|agent| !self.is_connected(agent)).count() as u64,
         }
     }
 

@@ -390,9 +390,12 @@ impl Control {
         (is_away && !self.inner.relays.is_served(cloud, Instant::now())).then_some(cloud)
     }
 
-    pub(super) fn unreachable_count(&self) -> usize {
+    /// Without those that are cordoned: it is for alarms.
+    pub(super) fn unreachable_count(&self, cordoned: &[AgentId]) -> usize {
+        let cordoned: HashSet<&AgentId> = cordoned.iter().collect();
         let relayed = self.inner.presence.relayed_agents();
-        relayed.iter().filter(|agent| self.unreachable_area(agent).is_some()).count()
+        let is_told = |agent: &&AgentId| !cordoned.contains(agent) && self.unreachable_area(agent).is_some();
+        relayed.iter().filter(is_told).count()
     }
 
     /// What an operation is told of an agent that is not connected.

@@ -190,8 +190,12 @@ impl Metrics {
         text.gauge("proctor_relays", "Relays that are connected.", as_number(queues.relays));
         let help = "Relays that have enrolled, were not revoked and are not connected.";
         text.gauge("proctor_relays_away", help, as_number(queues.relays_away));
-        let help = "Hosts that cannot be reached because no relay of their cloud area is connected.";
+        let help =
+            "Hosts, but cordoned ones, that cannot be reached because no relay of their cloud area is connected.";
         text.gauge("proctor_hosts_unreachable", help, as_number(queues.hosts_unreachable));
+        text.gauge("proctor_hosts_cordoned", "Hosts in maintenance.", as_number(queues.hosts_cordoned));
+        let help = "Hosts in maintenance whose agents are not connected.";
+        text.gauge("proctor_hosts_cordoned_away", help, as_number(queues.hosts_cordoned_away));
         text.counters(
             "proctor_session_changes_total",
             "Sessions of agents, by what happened.",

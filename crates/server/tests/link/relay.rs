@@ -7,6 +7,7 @@ use futures::{SinkExt, StreamExt};
 use proctor_model::EventKind;
 use proctor_pki::{AgentKey, Authority};
 use proctor_server::admin::{self, TokenRequest};
+use proctor_server::control::{Caller, HostRef};
 use proctor_server::gateway::LinkPolicy;
 use proctor_store::EventQuery;
 use proctor_wire::{
@@ -51,6 +52,16 @@ async fn an_agent_whose_relay_is_gone_is_waited_for_and_then_out_of_reach() {
     assert!(!control.is_connected(&agent.id) && control.is_online(&agent.id), "it may come back through another one");
     until("the grace is over", || async { control.unreachable_area(&agent.id) == Some(0) }).await;
     assert!(!control.is_online(&agent.id));
+
+    // A host in maintenance raises no alarms.
+    let cordons =
+        async || (world.metric("proctor_hosts_unreachable").await, world.metric("proctor_hosts_cordoned_away").await);
+    assert_eq!(cordons().await, (Some(1.0), Some(0.0)));
+    let (caller, host) = (Caller::local("test"), HostRef::Key(HOST.parse().unwrap()));
+    control.cordon(&caller, &host, "new disk".to_owned(), None).await.unwrap().unwrap();
+    assert_eq!(cordons().await, (Some(0.0), Some(1.0)));
+    control.uncordon(&caller, &host).await.unwrap();
+    assert_eq!(cordons().await, (Some(1.0), Some(0.0)));
     world.end().await;
 }
 

@@ -1,6 +1,6 @@
 //! What the server knows of agents and processes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use futures::TryStreamExt;
 use proctor_client::{Client, ClientError, HostQuery, HostView, LIMIT_MAX, ProcessQuery, ProcessView};
@@ -17,9 +17,15 @@ const BY_POLICY: &str = "refused by the host's policy";
 pub(super) async fn all(client: &Client, now: i64, checks: &mut Vec<Check>) {
     let query = HostQuery { limit: Some(LIMIT_MAX), ..HostQuery::default() };
     let hosts: Result<Vec<HostView>, ClientError> = client.all_hosts(&query).try_collect().await;
+    let mut quiet = HashSet::new();
     match hosts {
         Ok(hosts) => {
-            checks.push(agents(&hosts));
+            quiet = hosts.iter().filter(|host| !is_watched(host)).map(|host| host.host.clone()).collect();
+            checks.extend(maintenance(&hosts));
+            let hosts: Vec<HostView> = hosts.into_iter().filter(is_watched).collect();
+            if !hosts.is_empty() || quiet.is_empty() {
+                checks.push(agents(&hosts));
+            }
             checks.extend(relays(&hosts));
             if hosts.iter().any(|host| host.online) {
                 checks.push(clocks(&hosts));
@@ -32,9 +38,31 @@ pub(super) async fn all(client: &Client, now: i64, checks: &mut Vec<Check>) {
     let query =
         ProcessQuery { phase: Some("failed,waiting".into()), limit: Some(LIMIT_MAX), ..ProcessQuery::default() };
     match client.all_processes(&query).try_collect::<Vec<ProcessView>>().await {
-        Ok(troubled) => checks.push(processes(&troubled)),
+        Ok(mut troubled) => {
+            troubled.retain(|process| !quiet.contains(&process.host));
+            checks.push(processes(&troubled));
+        }
         Err(error) => checks.push(Check::of_error("processes", &error)),
     }
+}
+
+/// A host in maintenance raises no alarms, and one that is not let in yet cannot be connected.
+fn is_watched(host: &HostView) -> bool {
+    host.cordon.is_none() && !host.awaits_approval
+}
+
+/// Hosts that are not looked at; None where there are none.
+fn maintenance(hosts: &[HostView]) -> Option<Check> {
+    let of = |is_meant: fn(&&HostView) -> bool| -> Vec<&str> {
+        hosts.iter().filter(is_meant).map(|host| host.host.as_str()).collect()
+    };
+    let (cordoned, new) = (of(|host| host.cordon.is_some()), of(|host| host.awaits_approval));
+    let said = [(cordoned, "cordoned"), (new, "awaiting approval")]
+        .into_iter()
+        .filter(|(hosts, _)| !hosts.is_empty())
+        .map(|(hosts, what)| format!("{} {what}: {}", hosts.len(), named(&hosts)));
+    let said: Vec<String> = said.collect();
+    (!said.is_empty()).then(|| Check::ok("maintenance", format!("not looked at are {}", said.join("; "))))
 }
 
 fn agents(hosts: &[HostView]) -> Check {
@@ -179,6 +207,19 @@ mod tests {
         assert_eq!(returning.found, "1 of 2 are connected; 1 may still return");
         let away = agents(&[host(json!({})), host(json!({ "online": false, "host": "0:10.0.0.2" }))]);
         assert_eq!((away.state, away.found.as_str()), (State::Warn, "1 of 2 are not connected: 0:10.0.0.2"));
+    }
+
+    #[test]
+    fn hosts_in_maintenance_and_new_ones_are_named_and_not_looked_at() {
+        let cordon = json!({ "reason": "new disk", "by": "ada", "since": 1 });
+        let cordoned = host(json!({ "online": false, "host": "0:10.0.0.2", "cordon": cordon }));
+        let new = host(json!({ "online": false, "host": "0:10.0.0.3", "awaits_approval": true }));
+
+        assert_eq!([&cordoned, &new, &host(json!({}))].map(is_watched), [false, false, true]);
+        let check = maintenance(&[cordoned, new, host(json!({}))]).unwrap();
+        assert_eq!(check.state, State::Ok);
+        assert_eq!(check.found, "not looked at are 1 cordoned: 0:10.0.0.2; 1 awaiting approval: 0:10.0.0.3");
+        assert_eq!(maintenance(&[host(json!({}))]), None);
     }
 
     #[test]
