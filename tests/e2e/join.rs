@@ -1,8 +1,9 @@
 //! One line that makes a machine a host.
 
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use proctor_testkit::{APP, Fleet, binary, eventually, run_proctor};
 
@@ -18,10 +19,10 @@ async fn fleet() -> Fleet {
     Fleet::start_in(dir, &["--download-dir", &downloads]).await.unwrap()
 }
 
-fn join_command(fleet: &Fleet) -> String {
+fn join_command(fleet: &Fleet, more: &[&str]) -> String {
     let (server, secret) = (fleet.url(""), fleet.secret.clone());
     let own = ["--server", &server, "--app-code", APP, "--app-secret", &secret, "--user", "ada"];
-    run_proctor(&[&["join-command"][..], &own].concat()).unwrap()
+    run_proctor(&[&["join-command"][..], more, &own].concat()).unwrap()
 }
 
 /// Runs the line as root would on a new host, but installs below a directory.
@@ -34,7 +35,7 @@ async fn one_line_makes_a_host_and_shows_its_token_to_nobody() {
     let fleet = fleet().await;
     let (root, state) = (fleet.dir().join("root"), fleet.dir().join("state"));
 
-    let line = join_command(&fleet);
+    let line = join_command(&fleet, &[]);
     let output = join(&line, &root);
 
     assert_eq!(line.lines().count(), 1);
@@ -81,11 +82,46 @@ async fn one_line_makes_a_host_and_shows_its_token_to_nobody() {
     agent.wait().unwrap();
 }
 
+/// The arguments of every process, as anybody on the machine sees them.
+fn seen_by_ps() -> Vec<String> {
+    let read = |entry: std::fs::DirEntry| std::fs::read(entry.path().join("cmdline")).ok();
+    let all = std::fs::read_dir("/proc").unwrap().flatten().filter_map(read);
+    all.map(|bytes| String::from_utf8_lossy(&bytes).replace('\0', " ")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_that_reads_its_token_can_be_the_argument_of_a_shell() {
+    let fleet = fleet().await;
+    let (root, file) = (fleet.dir().join("root"), fleet.dir().join("token"));
+    let line = join_command(&fleet, &["--token-to", &file.display().to_string()]);
+    let token = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+
+    // As ssh and `sudo sh -c` run it.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &line]).env("PROCTOR_INSTALL_ROOT", &root).stdin(Stdio::piped());
+    let mut shell = shell.spawn().unwrap();
+    let mut input = shell.stdin.take().unwrap();
+    input.write_all(token.as_bytes()).unwrap();
+    // It reads to the end, which has not come yet.
+    let link = format!("install --token-file /dev/stdin --server 127.0.0.1:{}", fleet.server.link);
+    let seen = eventually("the installer runs", || async {
+        let seen = seen_by_ps();
+        seen.iter().any(|line| line.contains(&link) && !line.contains("sh -c")).then_some(seen)
+    })
+    .await;
+    drop(input);
+
+    assert!(shell.wait().unwrap().success());
+    assert!(seen.iter().all(|line| !line.contains(token.trim())), "{seen:?}");
+    assert_eq!(std::fs::read_to_string(root.join("etc/proctor/join-token")).unwrap(), token);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_was_exchanged_on_the_way_is_not_run() {
     let fleet = fleet().await;
     let root = fleet.dir().join("root");
-    let line = join_command(&fleet);
+    let line = join_command(&fleet, &[]);
     let served = fleet.dir().join("downloads").join(NAME);
     std::fs::remove_file(&served).unwrap();
     std::fs::write(&served, "#!/bin/sh\ntouch \"$PROCTOR_INSTALL_ROOT.owned\"\n").unwrap();

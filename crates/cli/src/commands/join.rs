@@ -2,8 +2,13 @@
 //!
 //! The line trusts nothing of the way: the program's digest comes over the caller's own session with the server and is
 //! checked before the program runs, and the token pins the server's authority. The token is in the environment of the
-//! program, never among its arguments.
+//! program, never among its arguments. A shell that is given the line as an argument (`ssh HOST LINE`, `sudo sh -c LINE`)
+//! shows it, though: for that the token can be put into a file, and the line reads it from standard input.
 
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -37,6 +42,9 @@ pub(crate) struct JoinArgs {
     /// The cloud area of the new hosts
     #[arg(long, env = "PROCTOR_CLOUD_ID", value_name = "N")]
     cloud_id: Option<u32>,
+    /// Put the token into this new file, and print a line that reads it from standard input: `ssh HOST LINE < FILE`
+    #[arg(long, env = "PROCTOR_JOIN_TOKEN_TO", value_name = "FILE")]
+    token_to: Option<PathBuf>,
 }
 
 pub(super) async fn run(session: &Session, args: JoinArgs) -> Result<CommandEnd> {
@@ -64,16 +72,47 @@ pub(super) async fn run(session: &Session, args: JoinArgs) -> Result<CommandEnd>
         host: None,
         relay: false,
     };
+    // Before there is a token: one that cannot be written would be lost.
+    let apart = args.token_to.as_ref().map(|path| new_file(path)).transpose()?;
     let created = session.client.create_token(&token).await?;
-    let line = line(&base, &link, file, &created.token, args.cloud_id);
+    let given = match apart {
+        Some(mut file) => {
+            writeln!(file, "{}", created.token).context("cannot write the token")?;
+            GivenToken::OnStandardInput
+        }
+        None => GivenToken::InLine(&created.token),
+    };
+    let line = line(&base, &link, file, given, args.cloud_id);
     output::print_or(
         session.output,
         &serde_json::json!({ "command": line, "expires_at": created.expires_at }),
         || format!("{line}\n"),
     )?;
-    let end = output::moment(created.expires_at);
-    eprintln!("Run it as root on the new host, until {end}. It holds a join token ({}): keep it private.", created.id);
+    let (end, id) = (output::moment(created.expires_at), created.id);
+    match args.token_to {
+        Some(path) => eprintln!(
+            "Run it as root on the new host, with {} as its standard input, until {end}. That file holds a join token \
+             ({id}): keep it private.",
+            path.display()
+        ),
+        None => {
+            eprintln!("Run it as root on the new host, until {end}. It holds a join token ({id}): keep it private.")
+        }
+    }
     Ok(CommandEnd::Success)
+}
+
+/// Where the new host has its token from.
+#[derive(Clone, Copy)]
+enum GivenToken<'a> {
+    InLine(&'a str),
+    OnStandardInput,
+}
+
+/// For its owner alone. None is replaced.
+fn new_file(path: &Path) -> Result<File> {
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    made.with_context(|| format!("cannot make {}", path.display()))
 }
 
 /// The server's name in the URL, with the port of its link.
@@ -92,17 +131,20 @@ fn default_link(base: &str, port: Option<u16>) -> Result<String> {
     Ok(format!("{host}:{port}"))
 }
 
-fn line(base: &str, link: &str, file: &DownloadView, token: &str, cloud_id: Option<u32>) -> String {
+fn line(base: &str, link: &str, file: &DownloadView, token: GivenToken<'_>, cloud_id: Option<u32>) -> String {
     let cloud = cloud_id.map_or_else(String::new, |id| format!(" --cloud-id {id}"));
     let (url, link) = (quoted(&format!("{base}/download/{}", file.name)), quoted(link));
+    let (before, after) = match token {
+        GivenToken::InLine(token) => (format!("PROCTOR_TOKEN={} ", quoted(token)), ""),
+        GivenToken::OnStandardInput => (String::new(), " --token-file /dev/stdin"),
+    };
     // The digest says what the program must be; a certificate of the server's own authority is good enough.
     let curl = if base.starts_with("https://") { "curl -fsSLk --retry 20" } else { "curl -fsSL --retry 20" };
     format!(
         "d=$(mktemp -d) && {curl} -o \"$d/proctor-agent\" {url} && \
          echo '{}  '\"$d/proctor-agent\" | sha256sum -c --quiet - && chmod 755 \"$d/proctor-agent\" && \
-         PROCTOR_TOKEN={} \"$d/proctor-agent\" install --server {link}{cloud}; s=$?; rm -rf \"$d\"; (exit $s)",
-        file.sha256,
-        quoted(token)
+         {before}\"$d/proctor-agent\" install{after} --server {link}{cloud}; s=$?; rm -rf \"$d\"; (exit $s)",
+        file.sha256
     )
 }
 
@@ -119,7 +161,7 @@ mod tests {
     fn the_line_pins_the_digest_and_shows_the_token_to_no_argument() {
         let file = DownloadView { name: "proctor-agent-x86_64".into(), bytes: 1, sha256: "ab".repeat(32) };
 
-        let line = line("http://s:8080", "s:9077", &file, "PT1.x.y", Some(3));
+        let line = line("http://s:8080", "s:9077", &file, GivenToken::InLine("PT1.x.y"), Some(3));
 
         assert!(line.contains(&format!("echo '{}  '", "ab".repeat(32))), "{line}");
         assert!(line.contains("PROCTOR_TOKEN='PT1.x.y' \"$d/proctor-agent\" install --server 's:9077' --cloud-id 3"));
