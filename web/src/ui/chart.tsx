@@ -16,6 +16,8 @@ type Props = {
   series: Series[];
   /** Unix seconds at which something happened: vertical lines. */
   marks?: number[];
+  /** The same for what is worse. */
+  failures?: number[];
   height?: number;
   format?: (value: number) => string;
 };
@@ -39,7 +41,16 @@ function drawMarks({ ctx, bbox, valToPos }: uPlot, marks: number[], colour: stri
 }
 
 /** A time series, as lines or bars, in the viewer's zone. */
-export function Chart({ label, times, values, series, marks, height = 180, format = String }: Props) {
+export function Chart({
+  label,
+  times,
+  values,
+  series,
+  marks,
+  failures,
+  height = 180,
+  format = String,
+}: Props) {
   const { isDark, messages } = useSettings();
   const { common } = messages;
   const box = useRef<HTMLDivElement>(null);
@@ -92,10 +103,14 @@ export function Chart({ label, times, values, series, marks, height = 180, forma
         })),
       ],
     };
-    if (marks?.length) options.hooks = { draw: [(plot) => drawMarks(plot, marks, colour("--warning"))] };
+    const draw = (plot: uPlot) => {
+      drawMarks(plot, marks ?? [], colour("--warning"));
+      drawMarks(plot, failures ?? [], colour("--failed"));
+    };
+    if (marks?.length || failures?.length) options.hooks = { draw: [draw] };
     const plot = new uPlot(options, [times, ...values], node);
     return () => plot.destroy();
-  }, [times, values, series, marks, width, height, isDark, common.locale]);
+  }, [times, values, series, marks, failures, width, height, isDark, common.locale]);
 
   return <div className="chart" ref={box} role="img" aria-label={label} style={{ height }} />;
 }

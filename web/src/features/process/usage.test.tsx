@@ -78,7 +78,8 @@ test("both charts are shown with the step and the limit, and the range can be ch
   expect(screen.getByText(/Limit 20/i)).toBeTruthy();
   await userEvent.click(screen.getByText("7 days"));
   await screen.findByRole("img", { name: /^CPU/ });
-  expect(asked.map((each) => each.url.searchParams.get("range"))).toEqual(["1h", "7d"]);
+  const ranges = asked.filter((each) => each.url.pathname === PATH);
+  expect(ranges.map((each) => each.url.searchParams.get("range"))).toEqual(["1h", "7d"]);
 });
 
 test.each([
@@ -104,4 +105,15 @@ test("an error can be tried again", async () => {
   renderPage(<Usage process="web/nginx" instances={[instance]} />, { path: "/" });
 
   expect(await screen.findByRole("alert")).toBeTruthy();
+});
+
+test("evictions within the range are told and marked", async () => {
+  const events = [10_050, 1000].map((at, id) => ({ id, type: "limit_exceeded", at_ms: at * 1000 }));
+  fakeApi({
+    [`GET ${PATH}`]: () => ({ body: usage }),
+    "GET /api/v1/events": () => ({ body: { events, next: 0 } }),
+  });
+  renderPage(<Usage process="web/nginx" instances={[instance]} />, { path: "/?tab=usage" });
+
+  expect(await screen.findByText(/^1 eviction /)).toBeTruthy();
 });

@@ -1,6 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { Segmented } from "antd";
 import { useMemo } from "react";
+import { type Event, eventsQuery } from "@/api/events";
+import { troubleTypes } from "@/api/overview";
 import { splitProcess, type UsageRange, type Usage as UsageView, usageQuery } from "@/api/processes";
 import { useMessages } from "@/settings/context";
 import { Chart, type Series } from "@/ui/chart";
@@ -44,6 +46,7 @@ export default function Usage({ process, instances }: TabProps) {
 function History({ usage }: { usage: UsageView }) {
   const { process: text } = useMessages();
   const drawn = useMemo(() => draw(usage), [usage]);
+  const evictions = useEvictions(usage, drawn?.times[0]);
   if (usage.state !== "kept") return <Empty title={text.usageState[usage.state]} />;
   if (!drawn) return <Empty title={text.usageEmpty} />;
   return (
@@ -51,6 +54,7 @@ function History({ usage }: { usage: UsageView }) {
       <UsageChart
         title={text.cpu}
         drawn={drawn}
+        evictions={evictions}
         avg={drawn.cpu}
         max={drawn.cpuMax}
         limit={usage.cpu_limit ?? undefined}
@@ -58,19 +62,40 @@ function History({ usage }: { usage: UsageView }) {
       <UsageChart
         title={text.memory}
         drawn={drawn}
+        evictions={evictions}
         avg={drawn.memory}
         max={drawn.memoryMax}
         limit={usage.memory_limit ?? undefined}
       />
       {drawn.restarts.length > 0 && <p className="muted">{text.usageRestarts(drawn.restarts.length)}</p>}
+      {evictions.length > 0 && <p className="tone-failed">{text.usageEvictions(evictions.length)}</p>}
     </>
   );
 }
 
-type Line = (number | null)[];
-type ChartProps = { title: string; drawn: Drawn; avg: Line; max: Line; limit: number | undefined };
+const noEvents: Event[] = [];
 
-function UsageChart({ title, drawn, avg, max, limit }: ChartProps) {
+/** When the process was ended on this host for using too much, in Unix seconds. */
+function useEvictions({ process, host }: UsageView, since: number | undefined): number[] {
+  const type = troubleTypes.evictions.join(",");
+  const events = useQuery(eventsQuery({ ...splitProcess(process), host, type, limit: 500 })).data ?? noEvents;
+  return useMemo(
+    () => events.map((event) => event.at_ms / 1000).filter((at) => since !== undefined && at >= since),
+    [events, since],
+  );
+}
+
+type Line = (number | null)[];
+type ChartProps = {
+  title: string;
+  drawn: Drawn;
+  evictions: number[];
+  avg: Line;
+  max: Line;
+  limit: number | undefined;
+};
+
+function UsageChart({ title, drawn, evictions, avg, max, limit }: ChartProps) {
   const { process: text } = useMessages();
   const values = useMemo(
     () => (limit === undefined ? [max, avg] : [max, avg, drawn.times.map(() => limit)]),
@@ -103,6 +128,7 @@ function UsageChart({ title, drawn, avg, max, limit }: ChartProps) {
           values={values}
           series={series}
           marks={drawn.restarts}
+          failures={evictions}
           format={formatPercent}
         />
       </div>

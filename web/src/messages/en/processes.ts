@@ -95,6 +95,8 @@ export const process = {
   usageMax: "Maximum",
   usageRestarts: (count: number) =>
     `${count} ${count === 1 ? "restart" : "restarts"}, marked by vertical lines`,
+  usageEvictions: (count: number) =>
+    `${count} ${count === 1 ? "eviction" : "evictions"} for using too much, marked by red lines`,
   usageEmpty: "Nothing was recorded in this time",
   usageState: {
     offline: "The agent of this host is not connected; what it has recorded is shown when it is back",

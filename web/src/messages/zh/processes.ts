@@ -87,6 +87,7 @@ export const process: Messages["process"] = {
   usageAverage: "平均值",
   usageMax: "最大值",
   usageRestarts: (count) => `重启 ${count} 次，以竖线标出`,
+  usageEvictions: (count) => `因超出限制被驱逐 ${count} 次，以红线标出`,
   usageEmpty: "这段时间内没有记录",
   usageState: {
     offline: "该主机的 Agent 未连接；恢复连接后显示其记录",
