@@ -1,6 +1,6 @@
 //! A thousand of one thing in one call: what is asked of every process must not cost a walk over all of them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -21,6 +21,8 @@ const TINY_PERCENT: f64 = 0.0001;
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a start without a pid file is waited for; taken off what is shown.
 const SEEK: Duration = Duration::from_secs(5);
+/// What was ended is looked at again after this: a process that is started again without an interval is back by then.
+const RELAUNCH: Duration = Duration::from_secs(2);
 
 /// What is done to all of them at once.
 #[derive(Clone, Copy, Debug)]
@@ -76,13 +78,31 @@ impl Deed {
         }
     }
 
-    fn start_cmd(self, pid_file: &Path) -> String {
+    /// How many run afterwards, of so many.
+    fn leaves(self, count: usize) -> usize {
         match self {
-            Self::Start | Self::Status | Self::Kill | Self::Stop => {
-                format!("sleep 100000 > /dev/null 2>&1 & echo $! > {}", pid_file.display())
+            Self::Start | Self::Status => count,
+            Self::Kill | Self::Stop | Self::TimedOut | Self::Swept => 0,
+        }
+    }
+
+    /// The name of the process. What fails is another one: it has no life that a later deed could end.
+    fn process(self, number: usize) -> String {
+        if self.succeeds() { format!("many-{number}") } else { format!("{self:?}-{number}") }
+    }
+
+    /// Where its start command says what it has started: what fails has no pid file.
+    fn started_file(self, directory: &Path, number: usize) -> PathBuf {
+        directory.join(format!("{}.{}", self.process(number), if self.succeeds() { "pid" } else { "started" }))
+    }
+
+    fn start_cmd(self, started: &Path) -> String {
+        let started = started.display();
+        match self {
+            Self::Start | Self::Status | Self::Kill | Self::Stop | Self::Swept => {
+                format!("sleep 100000 > /dev/null 2>&1 & echo $! > {started}")
             }
-            Self::TimedOut => "sleep 100000".to_owned(),
-            Self::Swept => "sleep 100000 > /dev/null 2>&1 &".to_owned(),
+            Self::TimedOut => format!("sleep 100000 & echo $! > {started}; wait"),
         }
     }
 }
@@ -99,8 +119,14 @@ pub(crate) async fn measure(count: usize) -> Result<Vec<Table>> {
             let took = begun.elapsed().saturating_sub(deed.expected());
             let expected = if deed.succeeds() { 0 } else { count };
             ensure!(failed == expected, "{}: {failed} of {count} rows failed", deed.title());
-            let alive = alive(&fleet, count).to_string();
-            table.row([deed.title().to_owned(), tracking.to_owned(), millis(took), failed.to_string(), alive]);
+            let leaves = deed.leaves(count);
+            if leaves == 0 {
+                tokio::time::sleep(RELAUNCH).await;
+            }
+            let alive = living(&fleet, deed, count).len();
+            ensure!(alive == leaves, "{}: {alive} of {count} run afterwards, not {leaves}", deed.title());
+            let [failed, alive] = [failed, alive].map(|figure| figure.to_string());
+            table.row([deed.title().to_owned(), tracking.to_owned(), millis(took), failed, alive]);
         }
         let took = millis(evicted(&fleet, count).await?);
         let title = "eviction, after the last limit was set".to_owned();
@@ -132,7 +158,7 @@ async fn done(fleet: &Fleet, deed: Deed, count: usize) -> Result<usize> {
 async fn evicted(fleet: &Fleet, count: usize) -> Result<Duration> {
     let failed = done(fleet, Deed::Start, count).await?;
     ensure!(failed == 0, "{failed} of {count} do not start");
-    let lives = living(fleet, count);
+    let lives = living(fleet, Deed::Start, count);
     ensure!(lives.len() == count, "{} of {count} run", lives.len());
     let updates = (0..count).map(|number| async move {
         let mut update = item(fleet, Deed::Start, number);
@@ -151,8 +177,7 @@ async fn evicted(fleet: &Fleet, count: usize) -> Result<Duration> {
 }
 
 fn item(fleet: &Fleet, deed: Deed, number: usize) -> Value {
-    // What fails is another process: it has no life that a later deed could end.
-    let name = if deed.succeeds() { format!("many-{number}") } else { format!("{deed:?}-{number}") };
+    let (name, started) = (deed.process(number), deed.started_file(fleet.dir(), number));
     let pid_file = fleet.dir().join(format!("{name}.pid"));
     json!({
         "meta": {"namespace": "bench", "name": name, "labels": {"proc_name": "sleep"}},
@@ -164,7 +189,7 @@ fn item(fleet: &Fleet, deed: Deed, number: usize) -> Value {
                 "config_path": "", "log_path": "", "index_key": "",
             },
             "control": {
-                "start_cmd": deed.start_cmd(&pid_file), "stop_cmd": "", "restart_cmd": "", "reload_cmd": "",
+                "start_cmd": deed.start_cmd(&started), "stop_cmd": "", "restart_cmd": "", "reload_cmd": "",
                 "kill_cmd": "", "version_cmd": "", "health_cmd": "",
             },
             "resource": {},
@@ -176,15 +201,10 @@ fn item(fleet: &Fleet, deed: Deed, number: usize) -> Value {
     })
 }
 
-/// How many of the pid files name a process that lives.
-fn alive(fleet: &Fleet, count: usize) -> usize {
-    living(fleet, count).len()
-}
-
-/// The pids of these processes, as far as they live.
-fn living(fleet: &Fleet, count: usize) -> Vec<String> {
+/// The pids of what the newest start commands have started, as far as it lives.
+fn living(fleet: &Fleet, deed: Deed, count: usize) -> Vec<String> {
     let pid = |number: usize| {
-        let text = std::fs::read_to_string(fleet.dir().join(format!("many-{number}.pid"))).unwrap_or_default();
+        let text = std::fs::read_to_string(deed.started_file(fleet.dir(), number)).unwrap_or_default();
         text.trim().to_owned()
     };
     (0..count).map(pid).filter(|pid| is_alive(pid)).collect()
