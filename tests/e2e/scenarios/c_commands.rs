@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use proctor_testkit::Subject;
 use serde_json::{Value, json};
@@ -88,23 +89,38 @@ fn disk_bytes(directory: &Path) -> u64 {
 #[tokio::test]
 async fn c6_a_gigabyte_of_output_without_a_newline_is_bounded() {
     let scene = Scene::running("talks", |_, spec| {
-        spec["control"]["reload_cmd"] = json!("printf first; head -c 1073741824 /dev/zero; printf last");
+        // At a pace that leaves time to look at it meanwhile.
+        let gigabyte = "for _ in $(seq 64); do head -c 16777216 /dev/zero; sleep 0.05; done";
+        spec["control"]["reload_cmd"] = json!(format!("printf first; {gigabyte}; printf last"));
         spec["monitor_policy"]["op_timeout"] = json!(50);
     })
     .await;
     let agent = scene.agent.program.pid();
     let before = resident_kilobytes(agent);
+    let output = scene.agent.state_dir().join("output");
 
-    let row = scene.operate(8).await;
+    let mut largest = 0;
+    let row = {
+        let reload = scene.operate(8);
+        tokio::pin!(reload);
+        loop {
+            tokio::select! {
+                row = &mut reload => break row,
+                () = tokio::time::sleep(Duration::from_millis(5)) => largest = largest.max(disk_bytes(&output)),
+            }
+        }
+    };
 
     assert_eq!(row["error_code"], 0, "{row}");
+    // An agent that gets no turn for a while cuts late; without a cut it would be all of it.
+    assert!(largest < 512 * 1024 * 1024, "{largest} bytes at one time");
     let said = printed(&row);
     assert!(said.starts_with("first") && said.ends_with("last"), "{}", said.len());
     assert!(said.len() < 64 * 1024, "{}", said.len());
     let grown = resident_kilobytes(agent).saturating_sub(before);
     assert!(grown < 32 * 1024, "the agent has grown by {grown} kB");
     // The file is cut while it grows, and once more when its command ends: one of at most 1 MiB, and those of others.
-    let kept = disk_bytes(&scene.agent.state_dir().join("output"));
+    let kept = disk_bytes(&output);
     assert!(kept < 2 * 1024 * 1024, "{kept} bytes are kept");
     scene.zero_list(1).await;
 }
