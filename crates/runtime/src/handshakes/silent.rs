@@ -109,17 +109,29 @@ impl SilentPlace {
     /// Whether the peer says its first word before it gives way or its time is over. The word is looked at and left there:
     /// tokio takes a new connection to be readable before anything has come.
     pub async fn speaks(self, stream: &TcpStream) -> bool {
-        let spoken = stream.async_io(Interest::READABLE, || has_spoken(stream));
         tokio::select! {
             biased;
-            spoke = tokio::time::timeout(SILENCE_LIMIT, spoken) => matches!(spoke, Ok(Ok(true))),
+            spoke = tokio::time::timeout(SILENCE_LIMIT, first_word(stream)) => matches!(spoke, Ok(Ok(true))),
             () = self.gives_way.cancelled() => false,
         }
     }
 }
 
-/// False where the peer has closed; an error that would block where its first word is not whole.
-fn has_spoken(stream: &TcpStream) -> io::Result<bool> {
+/// False where the peer closes before its first word is whole: such a connection stays readable, and there is nothing to
+/// wait for.
+async fn first_word(stream: &TcpStream) -> io::Result<bool> {
+    loop {
+        let ready = stream.ready(Interest::READABLE).await?;
+        match stream.try_io(Interest::READABLE, || peek_word(stream)) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !ready.is_read_closed() => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            heard => return heard,
+        }
+    }
+}
+
+/// Whether there is anything; an error that would block where the first word is not whole.
+fn peek_word(stream: &TcpStream) -> io::Result<bool> {
     let mut begin = [0; FIRST_WORD_MAX];
     let (count, _) = recv(stream, &mut begin, RecvFlags::PEEK | RecvFlags::DONTWAIT)?;
     match wanted_bytes(&begin[..count]) {
@@ -244,12 +256,17 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_peer_that_closes_has_said_nothing() {
-        let (peer, accepted) = connection().await;
-        drop(peer);
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_closes_before_its_word_is_whole_has_said_nothing() {
+        for word in [&[][..], &[TLS_HANDSHAKE], &[TLS_HANDSHAKE, 3, 1, 0, 3, 1, 0]] {
+            let (mut peer, accepted) = connection().await;
+            peer.write_all(word).await.unwrap();
+            drop(peer);
+            let begun = tokio::time::Instant::now();
 
-        assert!(!place().speaks(&accepted).await);
+            assert!(!place().speaks(&accepted).await, "{word:?}");
+            assert!(begun.elapsed() < SILENCE_LIMIT, "{word:?}");
+        }
     }
 
     #[test]
