@@ -26,7 +26,16 @@ impl Bench {
 
     /// Who takes part; who cannot is noted.
     pub(crate) fn kinds(&self, table: &mut Table) -> Vec<Kind> {
-        let wanted = Kind::ALL.into_iter().filter(|kind| self.only.is_empty() || self.only.contains(kind));
+        self.present(Kind::ALL.into_iter(), table)
+    }
+
+    /// As [`Self::kinds`], with those that differ only at rest.
+    pub(crate) fn kinds_at_rest(&self, table: &mut Table) -> Vec<Kind> {
+        self.present(Kind::at_rest(), table)
+    }
+
+    fn present(&self, kinds: impl Iterator<Item = Kind>, table: &mut Table) -> Vec<Kind> {
+        let wanted = kinds.filter(|kind| self.only.is_empty() || self.only.contains(kind));
         let (absent, present): (Vec<Kind>, Vec<Kind>) = wanted.partition(|kind| kind.absence(&self.peers).is_some());
         table.notes.extend(absent.into_iter().filter_map(|kind| kind.absence(&self.peers)));
         present

@@ -16,7 +16,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 pub(crate) async fn measure(bench: &Bench, count: usize, seconds: u64) -> Result<Vec<Table>> {
     let columns = ["", "CPU time", "of one core", "its processes", "limits"];
     let mut table = Table::new(format!("Idle with {count} processes, {seconds} s"), &columns);
-    for kind in bench.kinds(&mut table) {
+    for kind in bench.kinds_at_rest(&mut table) {
         let crowd = Crowd { worker: &bench.worker, peers: &bench.peers, count, limits: true };
         match idle(kind, crowd, Duration::from_secs(seconds)).await {
             Ok((used, elapsed, processes)) => {

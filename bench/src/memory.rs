@@ -16,7 +16,7 @@ pub(crate) async fn measure(bench: &Bench, counts: &[usize]) -> Result<Vec<Table
     let columns = ["", "processes", "settled", "after all were killed once", "its own processes"];
     let mut table = Table::new("Memory of the supervisor", &columns);
     for count in counts {
-        for kind in bench.kinds(&mut table) {
+        for kind in bench.kinds_at_rest(&mut table) {
             let crowd = Crowd { worker: &bench.worker, peers: &bench.peers, count: *count, limits: false };
             match around_burst(bench, kind, crowd).await {
                 Ok((settled, after, own)) => {

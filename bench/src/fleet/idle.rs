@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::stage::{Connected, Stage};
+use super::stage::{Connected, Scrapes, Stage};
 
 /// Before memory and CPU time are read: a server gives freed memory back after some seconds.
 const SETTLE: Duration = Duration::from_secs(15);
@@ -23,6 +23,8 @@ pub(super) struct Idle {
     /// CPU time of the server while nothing happened, and for how long that was.
     pub(super) cpu: Duration,
     pub(super) time: Duration,
+    /// Afterwards.
+    pub(super) scrapes: Scrapes,
 }
 
 /// Lets the agents join and watches the server idle.
@@ -45,6 +47,7 @@ pub(super) async fn measure(stage: &mut Stage, seconds: u64) -> Result<Idle> {
         join_cpu,
         cpu,
         time,
+        scrapes: stage.scrapes().await?,
     })
 }
 
@@ -75,6 +78,7 @@ mod tests {
             join_cpu: Duration::from_secs(3),
             cpu: Duration::from_millis(2400),
             time: Duration::from_secs(60),
+            scrapes: Scrapes { median: Duration::ZERO, worst: Duration::ZERO },
         };
 
         assert_eq!(idle.cpu_per_agent(1000), Duration::from_micros(40));

@@ -60,7 +60,7 @@ impl Tables {
     pub(super) fn new() -> Self {
         Self {
             idle: Table::new(
-                "Idle fleet; at most 20 KiB for each agent, 5 % of a core, 0.5 ms for a reconnect",
+                "Idle fleet; at most 20 KiB for each agent, 5 % of a core, 0.5 ms for a reconnect, 100 ms for /metrics",
                 &[
                     "agents",
                     "connected after",
@@ -69,6 +69,8 @@ impl Tables {
                     "idle CPU",
                     "CPU of a first join",
                     "CPU of a reconnect",
+                    "/metrics, median",
+                    "longest",
                 ],
             ),
             fan_out: Table::new(
@@ -143,6 +145,8 @@ impl Tables {
             format!("{:.1} %", 100.0 * idle.cpu.as_secs_f64() / idle.time.as_secs_f64()),
             millis(idle.cpu_per_join(agents)),
             reconnect.map(millis).unwrap_or_default(),
+            millis(idle.scrapes.median),
+            millis(idle.scrapes.worst),
         ]);
     }
 
@@ -219,7 +223,7 @@ fn kibibytes(bytes: u64, agents: usize) -> String {
 mod tests {
     use super::super::crash::OfflineEvents;
     use super::super::fan_out::Progress;
-    use super::super::stage::Connected;
+    use super::super::stage::{Connected, Scrapes};
     use super::*;
 
     const PLAN: Plan = Plan { agents: 1000, relays: 0, connect_rate: 200 };
@@ -233,6 +237,7 @@ mod tests {
             join_cpu: second * 2,
             cpu: second,
             time: second * 50,
+            scrapes: Scrapes { median: second / 50, worst: second / 20 },
         };
         let quiet = QuietKill {
             api_back: second,
@@ -270,7 +275,7 @@ mod tests {
         let text: String = tables.finish().iter().map(Table::markdown).collect();
 
         for row in [
-            "| 1000 | 5.0 s | 20.0 KiB |  | 2.0 % | 2.00 ms | 0.50 ms |",
+            "| 1000 | 5.0 s | 20.0 KiB |  | 2.0 % | 2.00 ms | 0.50 ms | 20.00 ms | 50.00 ms |",
             "| Proctor | 1000 | 1 | 100 ms | 3000 ms | 3000 ms | 3000 ms | 1.50 | 1.50 |",
             "| NATS, no TLS, nothing stored | 1000 | 1 |  | 2000 ms |",
             "| idle | 1000 | 1.0 s | 9.0 s | 0 |",

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::children::{Launch, Running};
 use super::swarm_report::SwarmReport;
+use crate::figures::quantile;
 use crate::procs;
 
 /// In one swarm process; more take another one.
@@ -23,6 +24,9 @@ const AGENTS_PER_RELAY_MAX: usize = 20_000;
 const FIRST_IP: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 0);
 /// Rare enough that asking costs the server little.
 const SESSIONS_POLL: Duration = Duration::from_millis(500);
+/// How often the time of a scrape is taken.
+const SCRAPES: usize = 50;
+const SCRAPE_PAUSE: Duration = Duration::from_millis(100);
 const RELAYS_WITHIN: Duration = Duration::from_secs(60);
 const SWARM_END_MAX: Duration = Duration::from_secs(60);
 /// Swarms that outlive the benchmark end by themselves.
@@ -54,6 +58,13 @@ pub(super) struct Connected {
     pub(super) took: Duration,
     /// The sum of the time that every agent was connected meanwhile.
     pub(super) agent_time: Duration,
+}
+
+/// The time of one scrape of `/metrics`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scrapes {
+    pub(super) median: Duration,
+    pub(super) worst: Duration,
 }
 
 impl Stage {
@@ -166,9 +177,25 @@ impl Stage {
 
     /// Connected agents, as the server counts them; None while it does not answer.
     async fn sessions(&self) -> Option<usize> {
+        gauge(&self.metrics().await.ok()?, "proctor_sessions")
+    }
+
+    async fn metrics(&self) -> Result<String> {
         let request = self.fleet.client.get(self.fleet.url("/metrics"));
         let request = request.header("X-Bkapi-Authorization", self.fleet.authorization());
-        gauge(&request.send().await.ok()?.text().await.ok()?, "proctor_sessions")
+        Ok(request.send().await?.error_for_status()?.text().await?)
+    }
+
+    /// How long the server takes for its metrics, from the request to the end of the answer.
+    pub(super) async fn scrapes(&self) -> Result<Scrapes> {
+        let mut took = Vec::with_capacity(SCRAPES);
+        for _ in 0..SCRAPES {
+            let begun = Instant::now();
+            self.metrics().await?;
+            took.push(begun.elapsed());
+            tokio::time::sleep(SCRAPE_PAUSE).await;
+        }
+        Ok(Scrapes { median: quantile(&took, 0.5), worst: quantile(&took, 1.0) })
     }
 
     pub(super) fn server_pid(&self) -> Result<i32> {

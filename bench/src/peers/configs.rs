@@ -12,7 +12,7 @@ use super::{Crowd, Kind, Launch};
 /// Where its program is under the directory of the peers.
 pub(super) fn program(kind: Kind) -> Option<&'static str> {
     match kind {
-        Kind::Proctor | Kind::ProctorForeground => None,
+        Kind::Proctor | Kind::ProctorForeground | Kind::ProctorMetrics => None,
         Kind::Supervisord => Some("supervisor/bin/supervisord"),
         Kind::Monit => Some("debian/usr/bin/monit"),
         Kind::Runit => Some("debian/usr/bin/runsvdir"),
@@ -25,7 +25,9 @@ pub(super) fn program(kind: Kind) -> Option<&'static str> {
 /// Writes what it needs into its directory and says how it is run.
 pub(super) fn write(kind: Kind, crowd: &Crowd<'_>, names: &[String], dir: &Path) -> Result<Launch> {
     let (arguments, more) = match kind {
-        Kind::Proctor | Kind::ProctorForeground => anyhow::bail!("Proctor is started through its server"),
+        Kind::Proctor | Kind::ProctorForeground | Kind::ProctorMetrics => {
+            anyhow::bail!("Proctor is started through its server")
+        }
         Kind::Supervisord => (supervisord(crowd, names, dir)?, Vec::new()),
         Kind::Monit => (monit(crowd, names, dir)?, Vec::new()),
         Kind::Runit => (service_directories(crowd, names, dir, &["-P"])?, Vec::new()),

@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     Proctor,
     /// Proctor; its start command is the process itself, as for the peers
     ProctorForeground,
+    /// Proctor with the agent's metrics on, scraped every 15 s; only at rest
+    ProctorMetrics,
     /// supervisord
     Supervisord,
     /// monit
@@ -49,10 +51,16 @@ impl Kind {
         Self::Pm2,
     ];
 
+    /// Those that are compared at rest.
+    pub(crate) fn at_rest() -> impl Iterator<Item = Self> {
+        std::iter::once(Self::ProctorMetrics).chain(Self::ALL)
+    }
+
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Proctor => "Proctor",
             Self::ProctorForeground => "Proctor, foreground",
+            Self::ProctorMetrics => "Proctor, metrics on",
             Self::Supervisord => "supervisord",
             Self::Monit => "monit",
             Self::Runit => "runit",
@@ -63,7 +71,7 @@ impl Kind {
     }
 
     pub(crate) fn is_proctor(self) -> bool {
-        matches!(self, Self::Proctor | Self::ProctorForeground)
+        matches!(self, Self::Proctor | Self::ProctorForeground | Self::ProctorMetrics)
     }
 
     /// Why it cannot take part, if it cannot.
@@ -75,7 +83,7 @@ impl Kind {
     /// How it limits what its processes use, where limits are on.
     pub(crate) fn limits(self) -> &'static str {
         match self {
-            Self::Proctor | Self::ProctorForeground => "cpu and memory of each",
+            Self::Proctor | Self::ProctorForeground | Self::ProctorMetrics => "cpu and memory of each",
             Self::Supervisord => "memmon: memory of all, every minute",
             Self::Monit => "cpu and memory of each, every 10 s",
             Self::Runit | Self::S6 | Self::Circus => "has none",

@@ -1,33 +1,49 @@
 //! A real server and a real agent, and the crowd registered and started through the API.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use proctor_testkit::{Agent, Fleet};
+use proctor_testkit::{Agent, Fleet, free_port};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use super::{Crowd, Kind};
 
 const IP: &str = "127.0.0.1";
 /// Processes in one call: more than an agent starts in five seconds on a busy machine are refused.
 const PART: usize = 100;
+/// As Prometheus does it by default.
+const SCRAPE_PERIOD: Duration = Duration::from_secs(15);
 const PATIENCE: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]
 pub(crate) struct Proctor {
     fleet: Fleet,
     agent: Agent,
+    /// Asks for the agent's metrics, where they are on.
+    _scraper: JoinSet<()>,
 }
 
 impl Proctor {
     pub(super) async fn start(kind: Kind, crowd: &Crowd<'_>, names: &[String]) -> Result<Self> {
         let fleet = Fleet::start().await?;
-        let agent = fleet.agent(IP).await?;
+        let metrics = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())).to_string();
+        let mut scraper = JoinSet::new();
+        let agent = if kind == Kind::ProctorMetrics {
+            let agent = fleet.agent_with(IP, &["--metrics", &metrics]).await?;
+            let url = format!("http://{metrics}/metrics");
+            scrape(&fleet.client, &url).await?;
+            scraper.spawn(scrape_for_ever(fleet.client.clone(), url));
+            agent
+        } else {
+            fleet.agent(IP).await?
+        };
         for part in names.chunks(PART) {
             let items: Vec<Value> = part.iter().map(|name| item(kind, crowd, &fleet, name)).collect();
             start_all(&fleet, &json!({"proc_operate_req": items})).await?;
         }
-        Ok(Self { fleet, agent })
+        Ok(Self { fleet, agent, _scraper: scraper })
     }
 
     pub(super) fn pid(&self) -> i32 {
@@ -42,6 +58,23 @@ impl Proctor {
         self.agent.restart()?;
         self.fleet.until_online(IP, true).await;
         Ok(())
+    }
+}
+
+async fn scrape(client: &reqwest::Client, url: &str) -> Result<()> {
+    let text = client.get(url).send().await?.error_for_status()?.text().await?;
+    ensure!(text.contains("proctor_agent"), "these are no metrics of an agent: {text}");
+    Ok(())
+}
+
+/// An agent that is being started again is asked the next time.
+async fn scrape_for_ever(client: reqwest::Client, url: String) {
+    let mut period = tokio::time::interval(SCRAPE_PERIOD);
+    loop {
+        period.tick().await;
+        if let Err(error) = scrape(&client, &url).await {
+            eprintln!("bench: metrics not read: {error:#}");
+        }
     }
 }
 
