@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Registration } from "@/api/processes";
-import { draftFrom, emptyDraft, hostsOf, isPlannable, labelsOf, registrationOf } from "./draft";
+import { draftFrom, emptyDraft, filesOf, hostsOf, isPlannable, labelsOf, registrationOf } from "./draft";
 
 const registration: Registration = {
   meta: { namespace: "web", name: "nginx", labels: { env: "prod" } },
@@ -19,6 +19,9 @@ const registration: Registration = {
     configmap: [
       { path: "/opt/a.conf", md5: "00" },
       { path: "/opt/b c.conf", md5: "01" },
+      { path: "/opt/d e.conf", md5: "" },
+      { path: "/opt/d41d8cd98f00b204e9800998ecf8427e", md5: "" },
+      { path: "/opt/f d41d8cd98f00b204e9800998ecf8427e", md5: "" },
     ],
     warn_report_policy: { report_id: 9 },
   },
@@ -29,10 +32,22 @@ test("JSON that goes through the form comes out as it was", () => {
 });
 
 test("every field of the documents stands in the form", () => {
-  const { identity, limits, report_id, configmap } = draftFrom(registration);
+  const { identity, limits, report_id } = draftFrom(registration);
 
   expect([identity.index_key, limits.disk, report_id]).toEqual(["k", 5, 9]);
-  expect(configmap).toBe("/opt/a.conf 00\n/opt/b c.conf 01");
+});
+
+test("a typed file is a path, and an md5 where one stands behind it", () => {
+  const md5 = "d41d8cd98f00b204e9800998ecf8427e";
+
+  expect(
+    filesOf(`/opt/a.conf ${md5}\n\n /opt/b c.conf  ${md5} \n/opt/b c.conf\n/opt/d.conf\t${md5}`),
+  ).toEqual([
+    { path: "/opt/a.conf", md5 },
+    { path: "/opt/b c.conf", md5 },
+    { path: "/opt/b c.conf", md5: "" },
+    { path: "/opt/d.conf", md5 },
+  ]);
 });
 
 test("an empty form is not planned", () => {

@@ -18,7 +18,7 @@ export type Draft = {
   };
   limits: Record<"cpu" | "mem" | "fd" | "disk" | "net", number | null>;
   report_id: number | null;
-  /** A file a line: its path and its md5. */
+  /** A file a line: its path and its md5, with a tab or a space between them. */
   configmap: string;
 };
 
@@ -221,20 +221,23 @@ export function labelsOf(text: string): Record<string, string> {
 
 type ConfigFiles = NonNullable<Registration["spec"]["configmap"]>;
 
-/** The md5 is what stands last, so that a path may have spaces. */
+/** After a space only what looks like an md5 is one: a path may have spaces, and needs no md5. */
+const FILE = /^(.*)\t(.*)$|^(.*)\s([0-9a-f]{32})\s*$/i;
+
 export function filesOf(text: string): ConfigFiles {
-  const lines = text
-    .split("\n")
-    .map((line) => line.trim())
-    .filter(Boolean);
+  const lines = text.split("\n").filter((line) => line.trim());
   return lines.map((line) => {
-    const at = line.search(/\s\S+$/);
-    return at < 0 ? { path: line, md5: "" } : { path: line.slice(0, at).trim(), md5: line.slice(at).trim() };
+    const [, path, md5, pathBeforeSpace, md5AfterSpace] = FILE.exec(line) ?? [];
+    return {
+      path: (path ?? pathBeforeSpace ?? line).trim(),
+      md5: (md5 ?? md5AfterSpace ?? "").trim(),
+    };
   });
 }
 
+/** With tabs, so that it is read back as it was whatever stands in it. */
 function filesToText(files: ConfigFiles): string {
-  return files.map((file) => `${file.path} ${file.md5}`).join("\n");
+  return files.map((file) => `${file.path}\t${file.md5}`).join("\n");
 }
 
 function labelsToText(labels: Record<string, string>): string {

@@ -110,7 +110,7 @@ export const register = {
     grace_secs: { label: "Grace (s)", help: "After a start nothing is asked for so long." },
     configmap: {
       label: "Configuration files",
-      help: "A file a line, its path and its md5. A file that differs gives an event.",
+      help: "A file a line, its path and its md5; without one it only has to be there. A file that differs gives an event.",
     },
     report_id: {
       label: "Data id",

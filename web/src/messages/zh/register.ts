@@ -71,7 +71,10 @@ export const register: Messages["register"] = {
     timeout_secs: { label: "超时（秒）", help: "超时视为失败。" },
     failures: { label: "失败次数", help: "连续失败这么多次视为不健康。" },
     grace_secs: { label: "宽限（秒）", help: "启动后这么长时间内不检查。" },
-    configmap: { label: "配置文件", help: "每行一个文件：路径和 md5。文件不一致时产生事件。" },
+    configmap: {
+      label: "配置文件",
+      help: "每行一个文件：路径和 md5；没有 md5 时只检查文件是否存在。文件不一致时产生事件。",
+    },
     report_id: { label: "数据 ID", help: "gse 格式的 webhook 以此 ID 发送该进程的事件。留空或 0：不使用。" },
     index_key: { label: "索引键", help: "为其他系统保存和显示，在此没有作用。" },
     disk: { label: "磁盘", help: "保留字段：保存和显示，没有作用。" },
