@@ -6,6 +6,7 @@ import { splitHosts } from "@/features/operate/request";
 import { useMessages } from "@/settings/context";
 import { FormDialog, required } from "@/ui/form-dialog";
 import { useNumbers } from "@/ui/format";
+import { Failure } from "@/ui/states";
 import { CONFIRM_ABOVE, isCount } from "@/ui/typed-count";
 import { useAction } from "@/ui/use-action";
 
@@ -80,22 +81,28 @@ export function PoolDialog({ pool, onClose }: { pool?: Pool; onClose: () => void
   );
 }
 
-/** The number of hosts, to be typed where they are many. */
+/** The number of hosts, to be typed where they are many; nothing is saved before it is known how many they are. */
 function TypedHosts() {
-  const { operate, states } = useMessages();
+  const { operate } = useMessages();
   const number = useNumbers();
   const named = splitHosts(Form.useWatch<string | undefined>("hosts") ?? "").length;
   const overview = useQuery({ ...overviewQuery, enabled: named === 0, refetchInterval: false });
   const count = named || overview.data?.hosts.total;
-  if (count === undefined && overview.error) return <p className="tone-failed">{states.errorTitle}</p>;
-  if (count === undefined || count <= CONFIRM_ABOVE) return null;
+  if (count !== undefined && count <= CONFIRM_ABOVE) return null;
+  const isRight = (typed: string) => count !== undefined && isCount(typed, count);
   const rule = {
-    validator: (_: unknown, typed = "") => (isCount(typed, count) ? Promise.resolve() : Promise.reject()),
+    validator: (_: unknown, typed = "") => (isRight(typed) ? Promise.resolve() : Promise.reject()),
     message: "",
   };
+  const label = operate.typeCount(count === undefined ? "…" : number(count));
   return (
-    <Form.Item name="typed" label={operate.typeCount(number(count))} required rules={[rule]}>
-      <Input inputMode="numeric" autoComplete="off" />
-    </Form.Item>
+    <>
+      {count === undefined && overview.error && (
+        <Failure error={overview.error} onRetry={() => void overview.refetch()} />
+      )}
+      <Form.Item name="typed" label={label} required rules={[rule]}>
+        <Input inputMode="numeric" autoComplete="off" disabled={count === undefined} />
+      </Form.Item>
+    </>
   );
 }
