@@ -3,8 +3,8 @@ import userEvent from "@testing-library/user-event";
 import { expect, test } from "vitest";
 import type { Task } from "@/api/tasks";
 import { fakeApi } from "../../../test/fake-api";
-import { renderPage } from "../../../test/render";
-import { TaskActions } from "./task-actions";
+import { renderPage, sessionWith } from "../../../test/render";
+import { maySteer, TaskActions } from "./task-actions";
 
 const task = (more: Partial<Task>): Task => ({
   task_id: "GSETASK:1",
@@ -33,6 +33,14 @@ test("a task is steered by who made it, and by who may operate everything", () =
 test("one's own task can be cancelled", () => {
   renderPage(<TaskActions task={task({ user: "ana" })} />, { rights: { operate: ["namespace:web"] } });
   expect(button("Cancel task").disabled).toBe(false);
+});
+
+test("so can what an app made for one, and not what an app of one's name made for itself", () => {
+  const session = sessionWith({ operate: ["namespace:web"] });
+
+  expect(maySteer(session, task({ user: "ana", app: "deploy" }))).toBe(true);
+  expect(maySteer(session, task({ user: "ana", app: "ana" }))).toBe(false);
+  expect(maySteer(session, task({ user: "bob", app: "deploy" }))).toBe(false);
 });
 
 test("a retry of more than 50 runs once their number is typed", async () => {

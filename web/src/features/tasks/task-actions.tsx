@@ -12,11 +12,12 @@ import { Guarded, hasRight, useSession } from "@/ui/rights";
 import { useConfirm } from "@/ui/use-confirm";
 
 /**
- * As the server decides it: who made a task steers it, and who may operate everything. Who sees everything may also
- * retry what is over, as a task of their own.
+ * As the server decides it: who made a task steers it, or whom an app made it for, and who may operate everything. An
+ * app that calls for nobody has its own code as the user. Who sees everything may also retry what is over, as a task of
+ * their own.
  */
 export function maySteer(session: Session, { user, app, finished_at }: Task): boolean {
-  const isOwn = app === "" && user !== "" && user === session.user;
+  const isOwn = user !== "" && user !== app && user === session.user;
   const hasEverywhere = (need: OperationClass) => hasRight(session, need, {});
   return isOwn || hasEverywhere("operate") || (finished_at != null && hasEverywhere("read"));
 }
