@@ -33,11 +33,13 @@ export function TypedCount({ count, onConfirmed }: Props) {
 
 /** Where there are many: the field to type their number into, and whether it stands there. */
 export function useTypedCount(count: number) {
-  const [confirmed, setConfirmed] = useState<number | null>(null);
+  const [confirmed, setConfirmed] = useState({ count, isConfirmed: false });
+  // Another number is another field, which begins empty.
+  if (confirmed.count !== count) setConfirmed({ count, isConfirmed: false });
   if (count <= CONFIRM_ABOVE) return { isConfirmed: true, field: null };
-  const onConfirmed = (isConfirmed: boolean) => setConfirmed(isConfirmed ? count : null);
+  const onConfirmed = (isConfirmed: boolean) => setConfirmed({ count, isConfirmed });
   return {
-    isConfirmed: confirmed === count,
+    isConfirmed: confirmed.count === count && confirmed.isConfirmed,
     field: <TypedCount key={count} count={count} onConfirmed={onConfirmed} />,
   };
 }
