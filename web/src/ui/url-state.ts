@@ -27,6 +27,15 @@ export function useUrlNumber(name: string): number | undefined {
   return /^[0-9]{1,15}$/.test(text) ? Number(text) : undefined;
 }
 
+/** The last second that a date field shows, whatever the zone. */
+export const LAST_SECS = Date.UTC(9999, 11, 30) / 1000;
+
+/** An instant in the query of the address, in seconds; what is later than any calendar is its end. */
+export function useUrlTime(name: string): number | undefined {
+  const secs = useUrlNumber(name);
+  return secs === undefined ? undefined : Math.min(secs, LAST_SECS);
+}
+
 /** Sets some values of the query at once; those that are undefined are forgotten. */
 export function useSetUrl(): (values: Record<string, string | number | undefined>) => void {
   const [, setParams] = useSearchParams();

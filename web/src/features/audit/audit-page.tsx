@@ -15,7 +15,7 @@ import { Badge, type Tone } from "@/ui/phase";
 import { Empty, Failure } from "@/ui/states";
 import { TimeMs } from "@/ui/time";
 import { TimeRange } from "@/ui/time-range";
-import { linkTo, useUrlNumber, useUrlValue } from "@/ui/url-state";
+import { linkTo, useUrlTime, useUrlValue } from "@/ui/url-state";
 import { useAudit } from "./use-audit";
 
 export function Component() {
@@ -24,8 +24,8 @@ export function Component() {
   const [user] = useUrlValue("user");
   const [app] = useUrlValue("app");
   const [action] = useUrlValue("action");
-  const since = useUrlNumber("since");
-  const until = useUrlNumber("until");
+  const since = useUrlTime("since");
+  const until = useUrlTime("until");
   const [open, setOpen] = useState<AuditEntry | null>(null);
   const filter = useMemo(
     () => ({ user: user || undefined, app: app || undefined, action: action || undefined, since, until }),

@@ -9,7 +9,7 @@ import { formatClock, formatDay, useNumbers } from "@/ui/format";
 import { Page } from "@/ui/page";
 import { Badge } from "@/ui/phase";
 import { Failure } from "@/ui/states";
-import { useSetUrl, useUrlNumber, useUrlValue } from "@/ui/url-state";
+import { useSetUrl, useUrlTime, useUrlValue } from "@/ui/url-state";
 import { EventList } from "./event-table";
 import { EventHistogram } from "./histogram";
 import { useTail } from "./use-tail";
@@ -22,8 +22,8 @@ export function Component() {
   const [name] = useUrlValue("name");
   const [host] = useUrlValue("host");
   const [type, setType] = useUrlValue("type");
-  const since = useUrlNumber("since");
-  const until = useUrlNumber("until");
+  const since = useUrlTime("since");
+  const until = useUrlTime("until");
   const setUrl = useSetUrl();
   const filter = {
     namespace: namespace || undefined,
