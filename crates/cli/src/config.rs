@@ -14,6 +14,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use proctor_config::{ConfigError, Layers, Program, Setting};
 use proctor_server::Server;
 use serde_json::json;
+use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, Command, Output, ServerArgs};
 use crate::commands::CommandEnd;
@@ -108,9 +109,9 @@ fn program(command: &Command) -> Option<Program> {
     })
 }
 
-/// Arguments of the whole program that are about being a client, and a join token, which is a secret for one start.
-const NO_SETTINGS: [&str; 9] =
-    ["server", "server_fingerprint", "profile", "app_code", "app_secret", "user", "user_token", "output", "token"];
+/// Arguments of the whole program that are about being a client.
+const NO_SETTINGS: [&str; 8] =
+    ["server", "server_fingerprint", "profile", "app_code", "app_secret", "user", "user_token", "output"];
 
 pub(crate) fn run(command: &ConfigCommand, layers: &Layers, output: Output) -> Result<CommandEnd> {
     match command {
@@ -165,16 +166,11 @@ pub(crate) struct Reloader {
 /// What the configuration says now.
 struct Reread {
     cli: Cli,
+    log: EnvFilter,
     settings: Vec<Setting>,
     /// Keys whose values differ: those that can change at once, and those that wait for a restart.
     now: Vec<String>,
     later: Vec<String>,
-}
-
-impl Reread {
-    fn changes(&self, key: &str) -> bool {
-        self.now.iter().any(|changed| changed == key)
-    }
 }
 
 impl Reloader {
@@ -200,33 +196,29 @@ impl Reloader {
     fn apply_to_server(&mut self, server: &Server, data_dir: &Path) -> Result<()> {
         let reread = self.read_again(OF_SERVER)?;
         let Command::Server(args) = &reread.cli.command else { return Ok(()) };
-        if reread.changes("rate_limit") {
-            server.set_rate_limit(args.border.rate_limit());
-        }
-        if reread.changes("metrics_from") {
-            server.set_metrics_from(args.border.metrics_from.clone());
-        }
+        server.set_rate_limit(args.border.rate_limit());
+        server.set_metrics_from(args.border.metrics_from.clone());
         self.drain_time = Some(args.drain_time);
         server.set_retention(args.retention.retention(data_dir));
         self.settle(reread)
     }
 
+    /// Everything that can be a mistake is one here, before anything is applied.
     fn read_again(&self, at_once: &[&str]) -> Result<Reread> {
         let first = Cli::try_parse_from(&self.arguments)?;
         let program = program(&first.command).context("the command has no configuration")?;
         let Layers { matches, settings, .. } = Layers::read(&program, &self.arguments)?;
         let cli = Cli::from_arg_matches(&matches)?;
+        let log = logging::service_filter(cli.logging.log.as_deref())?;
         let changed = differing(&self.settings, &settings);
         let (now, later) = changed.into_iter().partition(|key| at_once.contains(&key.as_str()));
-        Ok(Reread { cli, settings, now, later })
+        Ok(Reread { cli, log, settings, now, later })
     }
 
     /// Applies what every program has, and remembers what counts from now on.
     fn settle(&mut self, reread: Reread) -> Result<()> {
-        if reread.changes("log") {
-            logging::change(reread.cli.logging.log.as_deref())?;
-        }
-        let Reread { settings, now, later, .. } = reread;
+        let Reread { log, settings, now, later, cli: _ } = reread;
+        logging::change(log)?;
         for key in &later {
             tracing::warn!(key, "setting changed in the configuration: it needs a restart");
         }
@@ -275,7 +267,20 @@ mod tests {
             let layers = layers.unwrap();
             let setting = layers.settings.iter().find(|setting| setting.key == key).unwrap();
             assert!(setting.source.to_string().starts_with("file, line"), "{setting:?}");
-            assert!(layers.settings.iter().all(|setting| setting.key != "token"));
         }
+    }
+
+    #[test]
+    fn a_join_token_in_the_file_of_a_relay_counts_and_is_not_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("relay.toml");
+        std::fs::write(&file, "token = \"PT1.secret\"\n").unwrap();
+        let arguments = ["proctor", "relay", "--config"].map(OsString::from).into_iter().chain([file.into()]);
+
+        let (cli, layers) = parse(&arguments.collect::<Vec<_>>()).unwrap();
+
+        let Command::Relay(args) = cli.command else { panic!("it is a relay") };
+        assert_eq!(args.token.as_deref(), Some("PT1.secret"));
+        assert!(!format!("{:?}", layers.unwrap().settings).contains("PT1.secret"));
     }
 }

@@ -77,9 +77,13 @@ pub(crate) fn start(logging: &Logging, command: &Command) -> Result<Log> {
     Ok(Log(sink))
 }
 
-/// What the server logs from now on.
-pub(crate) fn change(filter: Option<&str>) -> Result<()> {
-    let filter = parsed(filter, SERVER_FILTER)?;
+/// What a service is to log; a mistake is told before anything changes.
+pub(crate) fn service_filter(filter: Option<&str>) -> Result<EnvFilter> {
+    parsed(filter, SERVER_FILTER)
+}
+
+/// What the service logs from now on.
+pub(crate) fn change(filter: EnvFilter) -> Result<()> {
     CHANGE.get().map_or(Ok(()), |change| change(filter))
 }
 

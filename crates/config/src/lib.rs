@@ -68,11 +68,14 @@ impl fmt::Display for Source {
     }
 }
 
+/// Stands for the value of a flag whose value in the environment `--help` does not show either.
+const HIDDEN: &str = "(hidden)";
+
 /// One setting as it counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     pub key: String,
-    /// None where nothing is set, and the program decides.
+    /// None where nothing is set, and the program decides. A secret is not here.
     pub value: Option<String>,
     pub source: Source,
 }
@@ -213,7 +216,9 @@ impl Program {
                     None => Source::Default,
                 },
             };
-            Setting { key, value: values.filter(|value| !value.is_empty()), source }
+            let value = values.filter(|value| !value.is_empty());
+            let value = if arg.is_hide_env_values_set() { value.map(|_| HIDDEN.to_owned()) } else { value };
+            Setting { key, value, source }
         };
         self.arguments().into_iter().map(setting).collect()
     }
