@@ -31,13 +31,18 @@ impl Control {
     /// Enrols, and ends the sessions of keys that lost their host by it.
     pub async fn enrol(&self, enrolment: Enrolment) -> Result<std::result::Result<(), EnrolRefusal>> {
         self.run_to_completion("enrolment", |control| async move {
-            let host = enrolment.host;
-            let enrolled = control.inner.store.enrol(enrolment, clock::unix_millis()).await?;
-            Ok(enrolled.map(|enrolled| {
-                for agent in &enrolled.displaced {
-                    control.dismiss(agent, &format!("host {host} was enrolled again"));
-                }
-            }))
+            let (host, agent) = (enrolment.host, enrolment.agent.clone());
+            let mut changed = match control.inner.store.enrol(enrolment, clock::unix_millis()).await? {
+                Ok(enrolled) => enrolled.displaced,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            for agent in &changed {
+                control.dismiss(agent, &format!("host {host} was enrolled again"));
+            }
+            // A cordon is of the host: it is over for an agent that left, and holds for the one that came.
+            changed.push(agent);
+            control.inner.cordons.read_agents(&*control.inner.store, &changed).await?;
+            Ok(Ok(()))
         })
         .await
     }
@@ -83,7 +88,7 @@ impl Control {
         let Some(agent) = self.inner.store.remove_host(host).await? else { return Ok(false) };
         self.dismiss(&agent, "the host was removed");
         self.inner.presence.forget(&agent);
-        self.inner.cordons.forget(host);
+        self.inner.cordons.forget(&agent).await;
         let open = self.inner.dispatch.lock().forget(&agent);
         let gone = |operation| (operation, Outcome::new(Code::AgentAbsent, messages::host_removed(host), false));
         let outcomes: Vec<_> = open.into_iter().map(gone).collect();

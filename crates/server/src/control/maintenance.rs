@@ -79,7 +79,7 @@ impl Control {
         let cordon = Cordon { reason, by, since: clock::unix_millis(), until, held_since: None };
         let deed = AuditAction::new("cordon_host", [Class::Operate]).on([&told]);
         let set = cordon.clone();
-        let work = move |control: Self| async move { control.put_cordon(&site, Some(set)).await };
+        let work = move |control: Self| async move { control.put_cordon(&key, Some(set)).await };
         let before = self.audited(caller, deed, work, |before| done(before.is_some())).await?;
         Ok(before.map(|_| (key, cordon)))
     }
@@ -90,18 +90,16 @@ impl Control {
         let told = host.to_string();
         let Some(site) = self.maintained(caller, host, "uncordon_host", &told).await? else { return Ok(None) };
         let deed = AuditAction::new("uncordon_host", [Class::Operate]).on([&told]);
-        let work = move |control: Self| async move { control.put_cordon(&site, None).await };
+        let work = move |control: Self| async move { control.put_cordon(&site.key, None).await };
         let before = self.audited(caller, deed, work, |before| done(before.is_some())).await?;
         let now = clock::unix_millis();
         Ok(before.map(|cordon| cordon.is_some_and(|cordon| cordon.holds_at(now))))
     }
 
     /// In the store, and then in memory. None for a host that is not known any more.
-    async fn put_cordon(&self, site: &HostLocation, cordon: Option<Cordon>) -> Result<Option<Option<Cordon>>> {
-        let before = self.inner.store.set_cordon(&site.key, cordon.clone()).await?;
-        if before.is_some() {
-            self.inner.cordons.set(site, cordon.as_ref());
-        }
+    async fn put_cordon(&self, host: &HostKey, cordon: Option<Cordon>) -> Result<Option<Option<Cordon>>> {
+        let before = self.inner.store.set_cordon(host, cordon).await?;
+        self.inner.cordons.read_host(&*self.inner.store, host).await?;
         Ok(before)
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures::{SinkExt, StreamExt};
 use proctor_pki::{AgentKey, JoinToken};
 use proctor_server::admin::{self, TokenRequest};
+use proctor_server::control::{Caller, HostRef};
 use proctor_store::{AuditPhase, Business, HostQuery};
 use proctor_wire::{AgentCodec, FromAgent, FromServer};
 
@@ -123,6 +124,34 @@ async fn a_removed_host_is_gone_with_its_session_and_certificate() {
     assert!(!retry);
     assert!(world.store.hosts(&HostQuery::default()).await.unwrap().is_empty());
     assert!(!world.server.control.remove_host(&agent.host).await.unwrap());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_cordon_is_of_the_host_whichever_agent_it_has_and_wherever_it_moves() {
+    let world = World::new().await;
+    let control = &world.server.control;
+    let mut first = world.agent(HOST, "first").await;
+    let cordoned = async || world.metric("proctor_hosts_cordoned_away").await;
+    let host = HostRef::Key(first.host);
+    control.cordon(&Caller::local("test"), &host, "new disk".to_owned(), None).await.unwrap().unwrap();
+    let link = settled_session(&mut first, &world).await;
+    assert_eq!(cordoned().await, Some(0.0));
+
+    // Installed again.
+    assert!(world.store.allow_rejoin(&first.host, Some(i64::MAX)).await.unwrap());
+    let mut second = Agent::new(HOST, "second");
+    second.enrol(&world, &world.token(None).await).await.unwrap();
+    drop(link);
+    let _link = settled_session(&mut second, &world).await;
+    assert_eq!(cordoned().await, Some(0.0), "the agent that is there now is on the cordoned host");
+
+    // Another address.
+    second.host = "0:10.0.0.77".parse().unwrap();
+    second.enrol(&world, &world.token(None).await).await.unwrap();
+    let moved = HostRef::Key(second.host);
+    control.uncordon(&Caller::local("test"), &moved).await.unwrap();
+    assert_eq!(world.metric("proctor_hosts_cordoned").await, Some(0.0), "nothing is left of it");
     world.end().await;
 }
 
