@@ -108,11 +108,11 @@ pub struct PoolQuery {
     pub namespace: Option<String>,
     /// An IP address, `CLOUD:IP` or an agent id.
     pub host: Option<String>,
-    /// With what the members use.
+    /// With what the members use; a page then ends after 50 namespaces, also below its limit.
     pub usage: Option<bool>,
     /// `next` of the page before.
     pub after: Option<String>,
     /// 100 where it is absent.
-    #[param(maximum = 1000)]
+    #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<u32>,
 }

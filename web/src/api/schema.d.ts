@@ -4491,7 +4491,7 @@ export interface operations {
                 namespace?: string;
                 /** @description An IP address, `CLOUD:IP` or an agent id. */
                 host?: string;
-                /** @description With what the members use. */
+                /** @description With what the members use; a page then ends after 50 namespaces, also below its limit. */
                 usage?: boolean;
                 /** @description `next` of the page before. */
                 after?: string;

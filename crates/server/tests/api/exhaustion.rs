@@ -363,7 +363,7 @@ async fn streams_of_readers_leave_some_for_others_and_for_the_administrator() {
     }
     assert_eq!(held.len(), 64);
     let refused = refusal(&world, "reader", "/events/stream").await;
-    assert_eq!(refused, "too many event streams of one caller (limit 64): try again in a moment");
+    assert_eq!(refused, "too many event streams and audit exports of one caller (limit 64): try again in a moment");
     // A trusted app that makes up more readers gets half of all.
     for number in 0..7 {
         let user = format!("reader{number}");
@@ -374,7 +374,7 @@ async fn streams_of_readers_leave_some_for_others_and_for_the_administrator() {
     }
     assert_eq!(held.len(), 256);
     let refused = refusal(&world, "other", "/events/stream").await;
-    assert_eq!(refused, "too many event streams of one caller (limit 256): try again in a moment");
+    assert_eq!(refused, "too many event streams and audit exports of one caller (limit 256): try again in a moment");
 
     assert!(stream(&world, "boss").await.is_some(), "the administrator gets in");
     world.app("another").await;

@@ -222,5 +222,28 @@ async fn pools_come_page_by_page_each_with_its_own_members() {
 
     let of = |id: &str, members| (id.to_owned(), members);
     assert_eq!(found, [of("db", 0), of("front", 1), of("web", 2)]);
-    assert_eq!(world.get("/pools?after=nonsense").await.0, StatusCode::BAD_REQUEST);
+    for refused in ["after=nonsense", "limit=0"] {
+        assert_eq!(world.get(&format!("/pools?{refused}")).await.0, StatusCode::BAD_REQUEST, "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_pools_with_usage_ends_after_fifty_namespaces() {
+    let world = World::new().await;
+    let pool = |namespace: String| {
+        json!({ "namespace": namespace, "id": namespace, "cpu": 20, "memory": 30,
+                "cpu_weight": "usage", "memory_weight": "usage" })
+    };
+    let pools: Vec<_> = (10..70).map(|number| pool(format!("ns{number}"))).collect();
+    world.put("/pools", json!({ "all": true, "pools": pools })).await;
+    let count = |page: &Value| page["pools"].as_array().unwrap().len();
+
+    let bare = world.got("/pools?limit=1000").await;
+    let first = world.got("/pools?usage=true&limit=1000").await;
+    let next = first["next"].as_str().unwrap();
+    let second = world.got(&format!("/pools?usage=true&limit=1000&after={next}")).await;
+
+    let hosts = count(&bare) / pools.len();
+    assert_eq!((count(&first), count(&second)), (50 * hosts, 10 * hosts));
+    assert!(second["next"].is_null(), "{second}");
 }

@@ -16,6 +16,9 @@ use super::registration::rows;
 use super::{ApiState, Result, cursor};
 use crate::control::{Caller, POOLS_MAX};
 
+/// A page with usage asks the store once for each namespace: it ends before one more.
+const USAGE_NAMESPACES_MAX: usize = 50;
+
 /// The pools of hosts, page by page, on request with what their members use.
 #[utoipa::path(get, path = "/pools", operation_id = "pools", params(PoolQuery), tag = "pools",
                responses((status = 200, body = PoolList)))]
@@ -25,6 +28,10 @@ pub(super) async fn list(
     Params(query): Params<PoolQuery>,
 ) -> Result<Json<PoolList>> {
     let limit = page_limit(query.limit)? as usize;
+    if limit == 0 {
+        return Err(FieldError::new("limit", messages::must_be_at_least_1()).into());
+    }
+    let with_usage = query.usage == Some(true);
     let after: Option<Place> = cursor::decode(query.after.as_deref())?;
     let namespace: Option<Namespace> = query.namespace.as_deref().map(str::parse).transpose()?;
     let hosts = parse_host_param(query.host.as_deref())?.map(|host| [host]);
@@ -34,15 +41,22 @@ pub(super) async fn list(
         .into_iter()
         .skip_while(|record| after.as_ref().is_some_and(|after| Place::of(record) <= *after))
         .collect();
-    let has_more = records.len() > limit;
-    records.truncate(limit);
+    let fitting = if with_usage { limit.min(fitting_with_usage(&records)) } else { limit };
+    let has_more = records.len() > fitting;
+    records.truncate(fitting);
     let next = records.last().filter(|_| has_more).map(|last| cursor::encode(&Place::of(last)));
     let mut pools: Vec<PoolView> = records.into_iter().map(view).collect();
-    if query.usage == Some(true) {
+    if with_usage {
         let members = neighbours(&state, &caller.who, &pools).await?;
         add_usage(&mut pools, &members);
     }
     Ok(Json(PoolList { pools, next }))
+}
+
+/// How many of the records, which are sorted by their namespaces, a page with usage can hold.
+fn fitting_with_usage(records: &[PoolRecord]) -> usize {
+    let by_namespace = records.chunk_by(|one, next| one.pool.namespace == next.pool.namespace);
+    by_namespace.take(USAGE_NAMESPACES_MAX).map(<[PoolRecord]>::len).sum()
 }
 
 /// Of a pool in the list.
