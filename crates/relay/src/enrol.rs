@@ -1,5 +1,6 @@
 //! Enrolment: once in the life of a state directory.
 
+use std::collections::HashSet;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,8 @@ const ATTEMPT_LIMIT: Duration = Duration::from_secs(15);
 /// Why an attempt failed: some causes pass by themselves.
 enum Failure {
     ForGood(RelayError),
+    /// This server is not the one of the join token; another upstream may be.
+    OtherAuthority(String),
     Passing(String),
 }
 
@@ -51,10 +54,18 @@ pub(crate) async fn identity(options: &Options) -> Result<Identity, RelayError> 
     };
     let token: JoinToken = options.token.as_deref().ok_or(without_token)?.parse()?;
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
+    let mut of_others = HashSet::new();
     for server in options.upstreams.iter().cycle() {
         let reason = match tokio::time::timeout(ATTEMPT_LIMIT, Box::pin(attempt(options, server, &token))).await {
             Ok(Ok(())) => break,
             Ok(Err(Failure::ForGood(error))) => return Err(error),
+            Ok(Err(Failure::OtherAuthority(reason))) => {
+                of_others.insert(server);
+                if options.upstreams.iter().all(|server| of_others.contains(server)) {
+                    return Err(RelayError::OtherAuthority { reason });
+                }
+                reason
+            }
             Ok(Err(Failure::Passing(reason))) => reason,
             Err(_) => explain(&NoSession::Silent, server),
         };
@@ -76,7 +87,7 @@ async fn attempt(options: &Options, server: &str, token: &JoinToken) -> Result<(
     let tcp = TcpStream::connect(server).await.map_err(|error| Failure::of_link(&error, server))?;
     let tls = TlsConnector::from(Arc::new(config)).connect(proctor_pki::server_name(), tcp).await.map_err(|error| {
         if proctor_pki::is_other_authority(&error) {
-            return Failure::ForGood(RelayError::OtherAuthority { reason: explain(&error, server) });
+            return Failure::OtherAuthority(explain(&error, server));
         }
         Failure::of_link(&error, server)
     })?;
@@ -115,6 +126,8 @@ async fn attempt(options: &Options, server: &str, token: &JoinToken) -> Result<(
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use proctor_pki::Authority;
     use tokio::net::TcpListener;
     use tokio_rustls::TlsAcceptor;
@@ -123,9 +136,9 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    fn options(server: String, token: &JoinToken, state_dir: &std::path::Path) -> Options {
+    fn options(upstreams: Vec<String>, token: &JoinToken, state_dir: &std::path::Path) -> Options {
         Options {
-            upstreams: vec![server],
+            upstreams,
             listen: ([127, 0, 0, 1], 0).into(),
             token: Some(token.to_string()),
             cloud: 0,
@@ -135,28 +148,35 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_mistyped_token_ends_the_relay_with_words_that_say_what_to_do() {
+    async fn listener() -> (TcpListener, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        (listener, address)
+    }
+
+    /// A server with an authority that no join token names.
+    async fn serve_as_other(listener: TcpListener) -> Infallible {
         let now = jiff::Timestamp::from_millisecond(proctor_runtime::clock::unix_millis()).unwrap();
         let authority = Authority::load(&Authority::generate(now).unwrap()).unwrap();
         let (config, _) = proctor_pki::server_config(&authority, now).unwrap();
         let acceptor = TlsAcceptor::from(Arc::new(config));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = listener.local_addr().unwrap().to_string();
+        loop {
+            let (tcp, _) = listener.accept().await.unwrap();
+            let _ = acceptor.accept(tcp).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_mistyped_token_ends_the_relay_with_words_that_say_what_to_do() {
+        let (listener, server) = listener().await;
         let dir = tempfile::tempdir().unwrap();
         let token = JoinToken::generate(&"ab".repeat(32)).unwrap();
-        let options = options(server.clone(), &token, dir.path());
-        let serving = async {
-            loop {
-                let (tcp, _) = listener.accept().await.unwrap();
-                let _ = acceptor.accept(tcp).await;
-            }
-        };
+        let options = options(vec![server.clone()], &token, dir.path());
 
         let enrolled = async {
             tokio::select! {
                 enrolled = identity(&options) => enrolled,
-                () = serving => unreachable!("it serves for ever"),
+                never = serve_as_other(listener) => match never {},
             }
         };
         let refused = tokio::time::timeout(PATIENCE, enrolled).await.expect("trying again cannot help").unwrap_err();
@@ -168,5 +188,23 @@ mod tests {
                  server?"
             )
         );
+    }
+
+    #[tokio::test]
+    async fn one_upstream_of_another_authority_does_not_keep_a_relay_from_the_next() {
+        let ((other, other_address), (next, next_address)) = (listener().await, listener().await);
+        let dir = tempfile::tempdir().unwrap();
+        let token = JoinToken::generate(&"ab".repeat(32)).unwrap();
+        let options = options(vec![other_address, next_address], &token, dir.path());
+
+        let asked = async {
+            tokio::select! {
+                ended = identity(&options) => panic!("it ended: {:?}", ended.err()),
+                never = serve_as_other(other) => match never {},
+                asked = next.accept() => asked,
+            }
+        };
+
+        tokio::time::timeout(PATIENCE, asked).await.expect("the next one is asked").unwrap();
     }
 }
