@@ -6,7 +6,7 @@
 //! shows it, though: for that the token can be put into a file, and the line reads it from standard input.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -73,11 +73,11 @@ pub(super) async fn run(session: &Session, args: JoinArgs) -> Result<CommandEnd>
         relay: false,
     };
     // Before there is a token: one that cannot be written would be lost.
-    let apart = args.token_to.as_ref().map(|path| new_file(path)).transpose()?;
+    let apart = args.token_to.as_deref().map(TokenFile::make).transpose()?;
     let created = session.client.create_token(&token).await?;
     let given = match apart {
-        Some(mut file) => {
-            writeln!(file, "{}", created.token).context("cannot write the token")?;
+        Some(file) => {
+            file.write(&created.token).context("cannot write the token")?;
             GivenToken::OnStandardInput
         }
         None => GivenToken::InLine(&created.token),
@@ -89,7 +89,7 @@ pub(super) async fn run(session: &Session, args: JoinArgs) -> Result<CommandEnd>
         || format!("{line}\n"),
     )?;
     let (end, id) = (output::moment(created.expires_at), created.id);
-    match args.token_to {
+    match &args.token_to {
         Some(path) => eprintln!(
             "Run it as root on the new host, with {} as its standard input, until {end}. That file holds a join token \
              ({id}): keep it private.",
@@ -109,10 +109,35 @@ enum GivenToken<'a> {
     OnStandardInput,
 }
 
-/// For its owner alone. None is replaced.
-fn new_file(path: &Path) -> Result<File> {
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    made.with_context(|| format!("cannot make {}", path.display()))
+/// A new file for a token, which goes again where it gets none: the next attempt finds its place free.
+struct TokenFile<'a> {
+    file: File,
+    path: &'a Path,
+    is_written: bool,
+}
+
+impl<'a> TokenFile<'a> {
+    /// For its owner alone. None is replaced.
+    fn make(path: &'a Path) -> Result<Self> {
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let file = made.with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Self { file, path, is_written: false })
+    }
+
+    fn write(mut self, token: &str) -> io::Result<()> {
+        writeln!(self.file, "{token}")?;
+        self.is_written = true;
+        Ok(())
+    }
+}
+
+impl Drop for TokenFile<'_> {
+    fn drop(&mut self) {
+        if !self.is_written {
+            // It holds no secret that could be used: nothing is lost where it stays.
+            let _ = std::fs::remove_file(self.path);
+        }
+    }
 }
 
 /// The server's name in the URL, with the port of its link.
@@ -168,6 +193,21 @@ mod tests {
         assert!(!line.contains("--token"), "{line}");
         assert_eq!(line.lines().count(), 1);
         assert_eq!(quoted("a'b"), r"'a'\''b'");
+    }
+
+    #[test]
+    fn a_token_file_stays_only_with_a_token_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+
+        drop(TokenFile::make(&path).unwrap());
+        let is_left_empty = path.exists();
+        TokenFile::make(&path).unwrap().write("PT1.x.y").unwrap();
+
+        assert!(!is_left_empty);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "PT1.x.y\n");
+        assert!(TokenFile::make(&path).is_err(), "none is replaced");
+        assert!(path.exists());
     }
 
     #[test]
