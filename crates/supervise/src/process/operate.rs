@@ -158,7 +158,13 @@ impl Process {
                     Activity::WaitingForPid { old, until, next: Some(now), pause: FIRST_PAUSE, mood: ProbePlan::Retry };
             }
             (OperationKind::Stop | OperationKind::Kill, None, _) => self.on_exit_reached(now),
-            (OperationKind::Stop, Some(life), _) => self.wait_for_exit(now, life),
+            (OperationKind::Stop, Some(life), _) => {
+                // Where its command had not begun this was not done yet; a stop that was taken back has touched nothing.
+                if !self.is_cut_short() {
+                    self.mark_unwanted();
+                }
+                self.wait_for_exit(now, life);
+            }
             (OperationKind::Kill, Some(life), _) => {
                 self.work =
                     Activity::WaitingForExit { life, until: now + AFTER_KILL_COMMAND, fallback: Fallback::KillTree };
@@ -198,7 +204,6 @@ impl Process {
     pub(super) fn refused(&mut self, now: Time, operation: OperationId, reason: &str) {
         if self.current.as_ref().is_some_and(|current| current.request.operation == operation) {
             self.record.launch = None;
-            self.record.unwanted = None;
             self.dirty = true;
             self.commands += 1; // the command that was wanted never ran
             self.fail(now, Code::CommandFailed, reason);

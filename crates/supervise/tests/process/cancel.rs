@@ -91,21 +91,25 @@ fn what_a_cancelled_stop_or_kill_has_touched_is_not_started_again_when_it_dies_l
 }
 
 #[test]
-fn a_reload_that_is_cancelled_does_not_bring_back_what_a_stop_has_failed_on() {
-    let spec = spec(|spec| spec.control.reload = Some("reload".parse().unwrap()));
-    let mut world = World::new(spec, Habits { dies_after_ms: Some(60_000), ..Habits::default() });
-    code_of(&mut world, OperationKind::Start);
-    let stop = world.request(OperationKind::Stop);
-    world.pass(Duration::from_secs(30));
-    assert_eq!(world.outcome(stop).unwrap().code, Code::CheckFailed);
+fn a_reload_that_is_cancelled_or_refused_does_not_bring_back_what_a_stop_has_failed_on() {
+    for (break_off, code) in
+        [(World::cancel as fn(&mut World, _), Code::Cancelled), (World::refuse, Code::CommandFailed)]
+    {
+        let spec = spec(|spec| spec.control.reload = Some("reload".parse().unwrap()));
+        let mut world = World::new(spec, Habits { dies_after_ms: Some(60_000), ..Habits::default() });
+        code_of(&mut world, OperationKind::Start);
+        let stop = world.request(OperationKind::Stop);
+        world.pass(Duration::from_secs(30));
+        assert_eq!(world.outcome(stop).unwrap().code, Code::CheckFailed);
 
-    let reload = world.request(OperationKind::Reload);
-    world.pass(Duration::from_millis(5));
-    world.cancel(reload);
-    world.pass(Duration::from_secs(600));
+        let reload = world.request(OperationKind::Reload);
+        world.pass(Duration::from_millis(5));
+        break_off(&mut world, reload);
+        world.pass(Duration::from_secs(600));
 
-    assert_eq!(world.outcome(reload).unwrap().code, Code::Cancelled);
-    assert!(!world.is_alive() && !world.machine.managed());
+        assert_eq!(world.outcome(reload).unwrap().code, code);
+        assert!(!world.is_alive() && !world.machine.managed());
+    }
 }
 
 #[test]

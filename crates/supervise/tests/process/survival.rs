@@ -55,6 +55,21 @@ fn a_start_whose_command_has_not_run_when_the_agent_crashes_goes_on_with_it() {
 }
 
 #[test]
+fn what_a_stop_was_to_end_when_the_agent_crashed_stays_down_when_it_dies_late() {
+    let mut world = running(Habits::default());
+    world.crash_after = Some(2); // the look, then the intent is on disk and the command is not run
+    let stop = world.request(OperationKind::Stop);
+    world.pass(Duration::from_secs(100));
+    assert_eq!(world.outcome(stop).unwrap().code, Code::CheckFailed);
+    assert!(world.is_alive());
+
+    world.kill_outside();
+    world.pass(Duration::from_secs(600));
+
+    assert!(!world.is_alive() && !world.machine.managed());
+}
+
+#[test]
 fn a_restart_that_is_cut_by_a_crash_anywhere_is_carried_on_and_says_so() {
     let mut failed = Vec::new();
     for crash_after in 0..24 {

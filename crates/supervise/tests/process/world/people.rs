@@ -43,6 +43,11 @@ impl World {
         }
     }
 
+    /// The ledger cannot be written: nothing of that operation may happen.
+    pub(crate) fn refuse(&mut self, operation: OperationId) {
+        self.feed(Event::Refused { operation, reason: "the disk is full".to_owned() });
+    }
+
     /// The host sleeps: its clock goes on, and nothing else does.
     pub(crate) fn suspend(&mut self, duration: Duration) {
         self.now = self.now + duration;
