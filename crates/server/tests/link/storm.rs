@@ -75,7 +75,7 @@ async fn a_peer_that_has_left_gets_no_handshake() {
     // It may be faster or slower than the server looks.
     until("one is found to have left", || async {
         let mut peer = std::net::TcpStream::connect(world.server.link).unwrap();
-        peer.write_all(&[22]).unwrap();
+        peer.write_all(&[22, 3, 1, 0, 0]).unwrap();
         drop(peer);
         world.metric("proctor_link_admissions_total{result=\"left\"}").await.is_some_and(|left| left > 0.5)
     })
