@@ -3292,7 +3292,7 @@ export interface components {
         };
     };
     responses: {
-        /** @description The body is larger than this server takes. */
+        /** @description The body is larger than this server takes, or the call has more targets than its caller ever gets at once. */
         body_too_large: {
             headers: {
                 [name: string]: unknown;
