@@ -27,6 +27,7 @@ mod signer;
 mod tickets;
 mod tls;
 mod token;
+mod verified_roots;
 
 pub use agent_key::{AgentKey, requested_fingerprint};
 pub use authority::{Authority, AuthoritySecret, verify_file};
@@ -47,6 +48,7 @@ pub use signer::{CommandSigner, OldKey, SigningSecret, TrustedSigner};
 pub use tickets::{KEY_PERIOD, TICKET_LIFETIME, TicketKeys, Tickets, resuming, with_tickets};
 pub use tls::{enrol_config, server_config, server_name, session_config};
 pub use token::JoinToken;
+pub use verified_roots::VerifiedRoots;
 
 /// The DNS name in the server's certificate, whatever address an agent dials.
 pub const SERVER_NAME: &str = "proctor-server";

@@ -196,6 +196,10 @@ impl TrustedSigner {
         Ok(Self { number, oldest, key: key.subject_public_key.data.to_vec() })
     }
 
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
     pub(crate) fn verifies(&self, root: &Hash, signature: &[u8]) -> bool {
         UnparsedPublicKey::new(&ED25519, &self.key).verify(&signed_root(root), signature).is_ok()
     }

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use futures::{SinkExt, StreamExt};
 use proctor_model::{AgentId, HostFacts, HostKey};
-use proctor_pki::{AgentKey, CommandCheck, ControlTrust, HelloTerms, JoinToken, ReportSeal, SessionTerms, Untrusted};
+use proctor_pki::{
+    AgentKey, CommandCheck, ControlTrust, HelloTerms, JoinToken, ReportSeal, SessionTerms, Untrusted, VerifiedRoots,
+};
 use proctor_runtime::{Backoff, clock, prepare_link};
 use proctor_wire::{
     ABSENT_WAIT_MAX, AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, Outgoing, SILENT_BEATS_MAX,
@@ -49,6 +51,8 @@ pub(crate) struct Shared {
     /// Handshakes under way at the same time: they are what costs this process most.
     pub(crate) handshakes: Semaphore,
     pub(crate) started: Instant,
+    /// The server signs once for many agents, and those of a swarm share a machine with it.
+    pub(crate) verified: Arc<VerifiedRoots>,
 }
 
 /// Servers that are taken by turns.
@@ -358,7 +362,9 @@ async fn open(
     let check = match proof {
         Some(proof) => {
             let trust = known.trust.unwrap_or_default();
-            Some(CommandCheck::of_welcome(&identity.authority_pem, &terms, proof, trust, now())?)
+            let mut check = CommandCheck::of_welcome(&identity.authority_pem, &terms, proof, trust, now())?;
+            check.share(shared.verified.clone());
+            Some(check)
         }
         None if known.trust.is_some() => return Err(Untrusted::Unsigned.into()),
         None => None,

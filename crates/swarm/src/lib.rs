@@ -107,6 +107,7 @@ pub fn start(options: &Options, tasks: &Tasks) -> Result<Arc<Stats>, SwarmError>
         identities: Identities::open(options.state.as_deref())?,
         handshakes: Semaphore::new(options.handshakes as usize),
         started: Instant::now(),
+        verified: Arc::default(),
     });
     let recorder = options.record.as_deref().map(create_record).transpose()?;
     let gap = Duration::from_secs(1) / options.connect_rate;
