@@ -45,13 +45,14 @@ build:
 ## Run all checks: format, lints, crate direction, all tests, dependency audit
 test: system tools web-test lint unit web-e2e deny
 
-## Check format, clippy, the direction of crate dependencies, and the chart
+## Check format, clippy, the direction of crate dependencies, the chart and the maintainer scripts of the packages
 lint:
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	scripts/check-direction
 	scripts/check-paths
 	scripts/check-chart packaging/helm/proctor packaging/compose/compose.yaml
+	scripts/check-maintainer-scripts
 
 ## Check the format, and lint and unit-test the crates that differ from BASE (default: the last commit)
 quick:
@@ -59,7 +60,7 @@ quick:
 
 ## Run unit, property, conformance and end-to-end tests, and list skipped ones
 unit: build
-	@find $${CARGO_TARGET_DIR:-target}/skipped-tests -type f ! -name check-chart -delete 2> /dev/null || true
+	@find $${CARGO_TARGET_DIR:-target}/skipped-tests -type f ! -name 'check-*' -delete 2> /dev/null || true
 	$(CARGO) nextest run --workspace
 	$(CARGO) nextest run --package proctor-traces --features otlp
 	@scripts/report-skips
