@@ -45,13 +45,14 @@ build:
 ## Run all checks: format, lints, crate direction, all tests, dependency audit
 test: system tools web-test lint unit web-e2e deny
 
-## Check format, clippy, the direction of crate dependencies, the chart and the maintainer scripts of the packages
+## Check format, clippy, the direction of crate dependencies, the chart, alert rules and maintainer scripts
 lint:
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	scripts/check-direction
 	scripts/check-paths
 	scripts/check-chart packaging/helm/proctor packaging/compose/compose.yaml
+	scripts/check-rules
 	scripts/check-maintainer-scripts
 
 ## Check the format, and lint and unit-test the crates that differ from BASE (default: the last commit)

@@ -26,6 +26,7 @@ mod load_faults;
 mod local;
 mod logs;
 mod maintenance;
+mod metrics;
 mod native;
 mod operations;
 mod owner;
