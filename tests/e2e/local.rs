@@ -71,6 +71,8 @@ async fn the_owner_of_a_host_operates_it_without_the_server_which_learns_of_it_l
     let mut fleet = Fleet::start().await.unwrap();
     let agent = fleet.agent(IP).await.unwrap();
     let (stopped, freed) = (started(&fleet, "stopped").await, started(&fleet, "freed").await);
+    let turned = started(&fleet, "turned").await;
+    let before = turned.pid().unwrap();
     fleet.server.program.kill();
 
     let listed = ctl(&agent, &["ps"]);
@@ -79,7 +81,12 @@ async fn the_owner_of_a_host_operates_it_without_the_server_which_learns_of_it_l
     let again = ctl(&agent, &["stop", "e2e/stopped"]);
     let release = ctl(&agent, &["release", "e2e/freed"]);
     let unknown = ctl(&agent, &["start", "e2e/unknown"]);
+    let restart = ctl(&agent, &["restart", "e2e/turned"]);
 
+    assert_eq!(restart.0, 0, "{}", restart.1);
+    assert!(turned.pid().is_some_and(|pid| pid != before) && turned.starts() == 2, "{before} {:?}", turned.pid());
+    let managed = ctl(&agent, &["status", "e2e/turned"]);
+    assert!(managed.1.contains("running") && !managed.1.contains("not managed"), "{}", managed.1);
     assert_eq!(listed.0, 0, "{}", listed.1);
     assert!(listed.1.contains("e2e/stopped") && listed.1.contains("running"), "{}", listed.1);
     assert_eq!(stop.0, 0, "{}", stop.1);
@@ -99,6 +106,7 @@ async fn the_owner_of_a_host_operates_it_without_the_server_which_learns_of_it_l
     assert_eq!(freed.starts(), 2);
     let (_, events) = ctl(&agent, &["events", "--limit", "100"]);
     assert!(events.contains("local_operation") && events.contains("asked for a stop of e2e/stopped"), "{events}");
+    assert!(events.contains("asked for a restart of e2e/turned"), "{events}");
     let (_, ledger) = ctl(&agent, &["ledger"]);
     assert!(ledger.contains("stop") && ledger.contains("e2e/stopped"), "{ledger}");
 
@@ -117,8 +125,10 @@ async fn the_owner_of_a_host_operates_it_without_the_server_which_learns_of_it_l
     })
     .await;
     assert_eq!((stopped.pid(), stopped.starts()), (None, 1), "the server does not start it again");
-    let stop = json!({"meta": freed.meta(), "op_type": 1, "hosts": hosts(&[IP])});
-    assert_eq!(code(&fleet.operate("operate_proc", &stop).await.unwrap(), IP, "freed"), 0);
+    for (subject, name) in [(&freed, "freed"), (&turned, "turned")] {
+        let stop = json!({"meta": subject.meta(), "op_type": 1, "hosts": hosts(&[IP])});
+        assert_eq!(code(&fleet.operate("operate_proc", &stop).await.unwrap(), IP, name), 0);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
