@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
-use proctor_server::api::{Settings, TrustedProxies};
+use proctor_server::api::{ProxyHeader, Settings, TrustedProxies};
 use proctor_store::AuditQuery;
 use serde_json::json;
 
@@ -86,4 +86,28 @@ async fn names_without_a_secret_are_believed_from_the_esb_behind_the_proxy_alone
     let refused = world.send_from(PROXY, unforwarded).await;
     assert_eq!((refused.status, refused.code()), (StatusCode::OK, 1_306_000), "{}", refused.json);
     world.end().await;
+}
+
+/// An attempt that is counted and then refused before a password is looked at.
+async fn sign_in(world: &World, header: &str, value: &str) -> StatusCode {
+    let attempt = Request::post("/api/v1/session").header(header, value).body(Body::empty()).unwrap();
+    world.send_from(PROXY, attempt).await.status
+}
+
+#[tokio::test]
+async fn sign_ins_are_limited_by_caller_and_not_by_proxy() {
+    for (proxy_header, header, forms) in [
+        (ProxyHeader::XForwardedFor, "X-Forwarded-For", ["203.0.113.9", "203.0.113.10"]),
+        (ProxyHeader::Forwarded, "Forwarded", ["for=203.0.113.9", "for=203.0.113.10"]),
+    ] {
+        let proxies = TrustedProxies { networks: PROXY.parse().unwrap(), header: proxy_header };
+        let world = World::with(Settings { proxies, ..Settings::default() }).await;
+        let [guesser, other] = forms;
+
+        // However slow this machine is, as often as it takes.
+        while sign_in(&world, header, guesser).await != StatusCode::TOO_MANY_REQUESTS {}
+
+        assert_eq!(sign_in(&world, header, other).await, StatusCode::BAD_REQUEST, "{header}: the proxy was counted");
+        world.end().await;
+    }
 }
