@@ -288,3 +288,17 @@ async fn an_agent_that_comes_back_and_has_not_measured_yet_takes_no_usage_away()
     let stored = world.store.observations(&AGENT.parse().unwrap()).await.unwrap();
     assert_eq!(stored.iter().map(|seen| &seen.snapshot).collect::<Vec<_>>(), [&measured]);
 }
+
+#[tokio::test]
+async fn hosts_in_maintenance_need_no_attention() {
+    let world = world().await;
+    observe(&world, &[("web/a", seen(Phase::Failed))]).await;
+    for host in [HOST, OTHER] {
+        let (status, cordon) = world.put(&format!("/hosts/{host}/cordon"), json!({ "reason": "new disk" })).await;
+        assert_eq!(status, StatusCode::OK, "{cordon}");
+    }
+
+    let overview = world.got("/overview").await;
+
+    assert_eq!((&overview["attention"], &overview["attention_total"]), (&json!([]), &json!(0)));
+}
