@@ -145,3 +145,62 @@ fn plain_http_to_the_network_is_refused_unless_it_is_asked_for() {
     assert!(line.contains("--tls-self") && line.contains("--insecure-http"), "{line}");
     assert!(!dir.path().join("data").exists(), "nothing is made");
 }
+
+#[tokio::test]
+async fn one_line_of_a_server_with_its_own_key_makes_a_host_over_https() {
+    let downloads = tempfile::tempdir().unwrap();
+    for arch in ["x86_64", "aarch64"] {
+        std::fs::copy(binary("proctor-agent"), downloads.path().join(format!("proctor-agent-{arch}"))).unwrap();
+    }
+    let download_dir = downloads.path().display().to_string();
+    let server = HttpsServer::start(&["--tls-self", "--download-dir", &download_dir].map(str::to_owned)).await;
+    let pinned = server.logged_fingerprint("listening for HTTPS").unwrap();
+    let line = |arch: &str| {
+        let printed = server.cli(&["join-command", "--arch", arch, "--server-fingerprint", &pinned]);
+        assert!(printed.status.success(), "{}", said(&printed));
+        String::from_utf8(printed.stdout).unwrap()
+    };
+    let (root, state) = (server.dir.path().join("root"), server.dir.path().join("state"));
+
+    let own = line("x86_64");
+    let joined = Command::new("sh").args(["-c", &own]).env("PROCTOR_INSTALL_ROOT", &root).output().unwrap();
+
+    assert!(joined.status.success(), "{own}\n{}", said(&joined));
+    assert!(own.contains(&format!("'{}/download/proctor-agent-x86_64'", server.url)), "{own}");
+    assert!(line("aarch64").contains(&format!("'{}/download/proctor-agent-aarch64'", server.url)));
+    let installed = root.join("usr/local/bin/proctor-agent");
+    assert_eq!(std::fs::read(&installed).unwrap(), std::fs::read(binary("proctor-agent")).unwrap());
+    let settings = std::fs::read_to_string(root.join("etc/proctor/agent.env")).unwrap();
+    let link = settings.lines().find_map(|line| line.strip_prefix("PROCTOR_SERVER=")).expect("where agents connect");
+    let log = std::fs::File::create(server.dir.path().join("agent.log")).unwrap();
+    let mut agent = Command::new(installed);
+    agent.env("PROCTOR_SERVER", link).env("PROCTOR_STATE_DIR", &state).stderr(log);
+    let mut agent = agent.env("PROCTOR_TOKEN_FILE", root.join("etc/proctor/join-token")).spawn().unwrap();
+    eventually("the new host is online", || async {
+        let hosts = server.cli(&["hosts", "--server-fingerprint", &pinned]);
+        String::from_utf8_lossy(&hosts.stdout).contains("online").then_some(())
+    })
+    .await;
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+}
+
+#[tokio::test]
+async fn the_request_log_has_the_id_of_the_answer_and_the_caller() {
+    let options = ["--tls-self", "--log", "info,proctor::requests=debug"].map(str::to_owned);
+    let server = HttpsServer::start(&options).await;
+    let client = reqwest::Client::builder().danger_accept_invalid_certs(true).no_proxy().build().unwrap();
+
+    let own = client.get(format!("{}/api/v1/whoami", server.url)).send().await.unwrap();
+    let given = client.get(format!("{}/healthz", server.url)).header("X-Bkapi-Request-Id", "5".repeat(32));
+    let given = given.send().await.unwrap();
+
+    for (answer, words) in
+        [(own, r#"method=GET route="/api/v1/whoami" status=401"#), (given, r#"method=GET route="/healthz" status=200"#)]
+    {
+        let id = answer.headers()["x-bkapi-request-id"].to_str().unwrap().to_owned();
+        let log = server.program.log();
+        let line = log.lines().find(|line| line.contains(&format!("id={id}"))).unwrap_or_else(|| panic!("{id} {log}"));
+        assert!(line.contains(words) && line.contains("from=127.0.0.1"), "{line}");
+    }
+}
