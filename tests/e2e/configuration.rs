@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use proctor_testkit::{Fleet, Program, binary, eventually, free_port, run_proctor};
+use proctor_testkit::{Fleet, Launcher, Program, binary, eventually, free_port, run_proctor};
 
 fn proctor(arguments: &[&str]) -> Output {
     let mut command = Command::new(binary("proctor"));
@@ -93,14 +93,18 @@ async fn an_agent_starts_from_its_file_and_its_commands_read_it_too() {
 
     settings("cloud_di = 1\ntoken = \"PT1.secret\"\n");
     let refused = run(&["config", "check"]);
-    settings("");
-    let agent = Program::start("proctor-agent", &["--config".to_owned(), name.clone()], &fleet.dir().join("agent.log"))
-        .unwrap();
+    settings("log = \"error\"\n");
+    // The level is that of the file, not of a variable.
+    let launcher = Launcher { prefix: ["env", "-u", "PROCTOR_LOG"].map(str::to_owned).to_vec(), ..Launcher::default() };
+    let arguments = ["--config".to_owned(), name.clone()];
+    let agent = Program::launch(&launcher, "proctor-agent", &arguments, &fleet.dir().join("agent.log")).unwrap();
     fleet.until_online("127.0.0.1", true).await;
     let shown = run(&["config", "show"]);
     let listed = run(&["ctl", "ps"]);
-    settings("cloud_id = 7\n");
+    assert!(!agent.log().contains("INFO"), "{}", agent.log());
+    settings("cloud_id = 7\nlog = \"info\"\n");
     assert!(Command::new("kill").args(["-HUP", &agent.pid().to_string()]).status().unwrap().success());
+    // At the level of the file, which counts at once.
     eventually("the change is told", || async { agent.log().contains("restart=\"cloud_id\"").then_some(()) }).await;
 
     let said = text(&refused.stderr);
