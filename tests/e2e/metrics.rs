@@ -28,13 +28,12 @@ fn documented() -> BTreeMap<String, Row> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations/metrics.md");
     let mut rows = BTreeMap::<String, Row>::new();
     for line in std::fs::read_to_string(path).unwrap().lines() {
-        let Some([names, labels, what]) = line.strip_prefix("| `").and_then(|rest| {
-            let cells: Vec<&str> = rest.trim_end_matches(" |").splitn(3, '|').collect();
-            cells.try_into().ok()
-        }) else {
+        let cells: Vec<&str> = line.splitn(4, '|').map(str::trim).collect();
+        let [_, names, labels, what] = cells[..] else { continue };
+        if !names.starts_with('`') {
             continue;
-        };
-        for name in quoted(&format!("`{names}")) {
+        }
+        for name in quoted(names) {
             let row = rows.entry(name).or_default();
             row.labels.extend(labels.split(',').map(str::trim).filter(|label| !label.is_empty()).map(str::to_owned));
             row.words.extend(quoted(what));
