@@ -14,6 +14,7 @@ pub mod enrolment;
 pub mod events;
 pub mod fleet;
 pub mod hosts;
+pub mod identity;
 pub mod maintenance;
 pub mod pools;
 pub mod process_lists;
@@ -100,13 +101,19 @@ macro_rules! conformance_suite {
             enrolment::a_token_that_names_a_host_takes_it_over_with_its_registrations_and_nothing_else,
             enrolment::a_host_that_may_rejoin_opens_to_another_key_once_and_in_time,
             enrolment::only_the_present_key_of_a_host_opens_sessions,
-            enrolment::a_revoked_key_opens_nothing_and_does_not_enrol_again,
-            enrolment::a_host_that_is_removed_is_new_when_it_comes_back,
+            enrolment::one_use_of_a_token_lets_no_host_move_to_another_address,
             enrolment::an_older_copy_of_settled_state_opens_no_session_unless_it_may_rejoin,
             enrolment::tokens_are_listed_with_their_uses_and_deleted,
             enrolment::enrolments_are_audited_and_refusals_only_with_a_known_token_and_up_to_a_bound,
             enrolment::an_agent_whose_machine_changed_its_address_keeps_its_registrations,
             enrolment::an_agent_that_moves_to_a_known_host_gets_that_hosts_registrations_as_new,
+            identity::a_revoked_key_opens_nothing_and_does_not_enrol_again,
+            identity::a_revoked_key_does_not_enrol_for_a_host_that_its_agent_has_left,
+            identity::a_key_is_revoked_on_all_of_its_hosts_at_once,
+            identity::a_revoked_key_enrols_nowhere_after_its_host_has_another_or_is_removed,
+            identity::a_host_that_is_removed_is_new_when_it_comes_back,
+            identity::a_host_whose_agent_has_left_is_listed_revoked_and_removed,
+            identity::a_host_with_many_processes_is_removed_whole,
             events::events_are_read_back_in_order_with_their_host_and_time,
             events::an_event_about_a_process_that_the_host_does_not_have_is_about_the_host_alone,
             events::an_event_has_only_a_report_id_that_its_process_has_or_had,

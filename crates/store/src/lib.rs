@@ -50,7 +50,7 @@ pub use fleet_filter::FleetFilter;
 pub use records::{
     App, Assignment, Assignments, Cordon, HostLocation, HostQuery, HostRecord, LabelTerm, Managed, Millis, Observation,
     PoolAssignment, PoolRecord, ProcessCursor, ProcessOrder, ProcessQuery, ProcessRecord, ProcessSort, Rank,
-    RegisterMode, Registered, Registration, SpecRevision,
+    RegisterMode, Registered, Registration, SpecRevision, UnservedHost,
 };
 pub use relay_records::{RelayEnrolment, RelayRecord, RelayToken, RelayTokenRecord};
 pub use retention::{AuditAnchor, DiskSpace, Prune, TableSize, Uptime};

@@ -119,6 +119,21 @@ impl std::ops::Deref for HostRecord {
     }
 }
 
+/// A host whose agent has left it for another one. Its registrations wait for an agent that enrols for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnservedHost {
+    pub key: HostKey,
+    pub business: Option<u64>,
+    /// Of the key that served it; in a host whose removal was cut short, of none.
+    pub key_fingerprint: String,
+    /// When its agent left.
+    pub since: Millis,
+    pub revoked_at: Option<Millis>,
+    pub rejoin_until: Option<Millis>,
+    /// Registered on it.
+    pub processes: u64,
+}
+
 /// Which hosts; a field that is None does not narrow.
 #[derive(Clone, Debug, Default)]
 pub struct HostQuery {

@@ -7,11 +7,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{AgentId, Code, FieldError, HostKey, Outcome, messages};
+use proctor_model::{AgentId, Class, Code, FieldError, HostKey, Outcome, messages};
 use proctor_runtime::clock;
-use proctor_store::{EnrolRefusal, Enrolment, Millis};
+use proctor_store::{EnrolRefusal, Enrolment, Millis, UnservedHost};
 
-use super::{Control, Greeting, Result, Session};
+use super::{Caller, Control, Greeting, Result, Session};
 
 /// Two beats: an agent that crashed and came back is quieter than this.
 const CLONE_HEARD: Duration = Duration::from_secs(10);
@@ -72,20 +72,29 @@ impl Control {
         }
     }
 
-    /// The host's key opens no session any more; the one that is open ends. False for an unknown host.
+    /// The host's key opens no session any more, on whichever host; those that are open end. False for an unknown host.
     pub async fn revoke_host(&self, host: &HostKey) -> Result<bool> {
-        let Some((agent, _)) = self.inner.store.revoke_host(host, clock::unix_millis()).await? else {
+        let Some(revoked) = self.inner.store.revoke_host(host, clock::unix_millis()).await? else {
             return Ok(false);
         };
-        self.dismiss(&agent, "the agent's certificate was revoked");
-        self.inner.presence.forget(&agent);
+        for (agent, _) in &revoked {
+            self.dismiss(agent, "the agent's certificate was revoked");
+            self.inner.presence.forget(agent);
+        }
         Ok(true)
+    }
+
+    /// The hosts whose agents have left them for others.
+    pub async fn unserved_hosts(&self, caller: &Caller) -> Result<Vec<UnservedHost>> {
+        caller.require(Class::Admin)?;
+        Ok(self.inner.store.unserved_hosts().await?)
     }
 
     /// Forgets the host with its registrations and pools, ends its session and what is open there. Its
     /// processes live on. False for an unknown host.
     pub async fn remove_host(&self, host: &HostKey) -> Result<bool> {
         let Some(agent) = self.inner.store.remove_host(host).await? else { return Ok(false) };
+        let Some(agent) = agent else { return Ok(true) }; // nobody served it
         self.dismiss(&agent, "the host was removed");
         self.inner.presence.forget(&agent);
         self.inner.cordons.forget(&agent).await;

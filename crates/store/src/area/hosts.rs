@@ -7,7 +7,7 @@ use proctor_model::{AgentId, HostKey};
 
 use crate::{
     Cordon, EndedSession, EnrolRefusal, Enrolled, Enrolment, HostLocation, HostQuery, HostRecord, JoinToken,
-    JoinTokenRecord, Millis, Refusal, Result, SessionOpening, SessionRefusal,
+    JoinTokenRecord, Millis, Refusal, Result, SessionOpening, SessionRefusal, UnservedHost,
 };
 
 /// Enrolment, hosts and their sessions.
@@ -23,7 +23,7 @@ pub trait HostStore: Send + Sync + std::fmt::Debug {
     async fn knows_token(&self, id: &str, secret_hash: &str) -> Result<bool>;
     /// Checks the token, uses it up once and binds the host to the agent, all or nothing, together with
     /// its audit entry. A refusal is audited too, where the token is known, and otherwise changes nothing.
-    /// A repetition with the same token and key fingerprint succeeds again without a further use.
+    /// A repetition with the same token and key fingerprint for the same host succeeds again without a further use.
     ///
     /// A host that is known, by its address or by the agent's id, is taken over only by its own key, by a
     /// token that names it, or after [`Self::allow_rejoin`]; connected or not is no reason. It keeps its
@@ -32,18 +32,21 @@ pub trait HostStore: Send + Sync + std::fmt::Debug {
     /// Lets any key that has a good token take the host over until then, or an older copy of its agent's
     /// state come back; whichever is first. None withdraws it. False for a host that is not known.
     async fn allow_rejoin(&self, host: &HostKey, until: Option<Millis>) -> Result<bool>;
-    /// The host's key opens no session any more, and does not enrol again. Returns the agent and an epoch
-    /// that no session of that key reaches; None for a host that no agent serves.
-    async fn revoke_host(&self, host: &HostKey, now: Millis) -> Result<Option<(AgentId, u64)>>;
+    /// The host's key opens no session any more and enrols nowhere, also after the host got another key or was removed.
+    /// Returns each agent that it serves, with an epoch that no session of that key reaches; None for an unknown host.
+    async fn revoke_host(&self, host: &HostKey, now: Millis) -> Result<Option<Vec<(AgentId, u64)>>>;
     /// Sets the host's cordon in place of the one that it has, or ends it (None). Returns the one that it had,
     /// over or not; the outer None is a host that no agent serves.
     async fn set_cordon(&self, host: &HostKey, cordon: Option<Cordon>) -> Result<Option<Option<Cordon>>>;
     /// The host may open sessions from now on, with this key: where it enrolled with another one, nothing changes.
     /// Whether it was waiting; None for a host that no agent serves.
     async fn approve_host(&self, host: &HostKey, key: &str) -> Result<std::result::Result<Option<bool>, Refusal>>;
-    /// Forgets the host with its registrations and pools; its address stays in its business. Returns
-    /// the agent; None for a host that no agent serves.
-    async fn remove_host(&self, host: &HostKey) -> Result<Option<AgentId>>;
+    /// Forgets the host with its registrations and pools, a slice at a time; its address stays in its business. Returns
+    /// the agent that served it, if any; None for an unknown host. One that is cut short leaves a host that no agent
+    /// serves and no key opens, and can be repeated.
+    async fn remove_host(&self, host: &HostKey) -> Result<Option<Option<AgentId>>>;
+    /// The hosts whose agents have left them for others, sorted by cloud and ip (as text).
+    async fn unserved_hosts(&self) -> Result<Vec<UnservedHost>>;
     /// The matching hosts that an agent serves, sorted by cloud and ip (as text).
     async fn hosts(&self, query: &HostQuery) -> Result<Vec<HostRecord>>;
     /// By `cloud` and `ip`; the supplier is not part of a host's identity.

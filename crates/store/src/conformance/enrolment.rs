@@ -10,9 +10,9 @@ use crate::{
     REFUSALS_AUDITED_MAX, RegisterMode, SessionOpening, SessionRefusal, Store,
 };
 
-const GOOD: Result<Enrolled, EnrolRefusal> = Ok(Enrolled { displaced: Vec::new() });
+pub(super) const GOOD: Result<Enrolled, EnrolRefusal> = Ok(Enrolled { displaced: Vec::new() });
 
-async fn connect(store: &dyn Store, number: usize) -> u64 {
+pub(super) async fn connect(store: &dyn Store, number: usize) -> u64 {
     store.open_session(&opening(number), 10).await.unwrap().unwrap()
 }
 
@@ -68,6 +68,16 @@ pub async fn one_use_of_a_token_lets_no_second_host_of_the_same_key_in(store: Ar
     assert_eq!(store.enrol(of_first_key(3), 5).await.unwrap(), Err(EnrolRefusal::UsedUp));
     assert_eq!(store.enrol(first.clone(), 6).await.unwrap(), GOOD);
     assert_eq!(store.enrol(of_first_key(2), 6).await.unwrap(), GOOD);
+}
+
+pub async fn one_use_of_a_token_lets_no_host_move_to_another_address(store: Arc<dyn Store>) {
+    store.put_token(token("t", 1)).await.unwrap();
+    store.enrol(enrolment("t", 1), 5).await.unwrap().unwrap();
+
+    let moved = store.enrol(Enrolment { host: host(2), ..enrolment("t", 1) }, 6).await.unwrap();
+
+    assert_eq!(moved, Err(EnrolRefusal::UsedUp));
+    assert_eq!(store.enrol(enrolment("t", 1), 6).await.unwrap(), GOOD);
 }
 
 pub async fn a_token_that_is_put_again_keeps_the_count_of_its_uses(store: Arc<dyn Store>) {
@@ -199,51 +209,6 @@ pub async fn only_the_present_key_of_a_host_opens_sessions(store: Arc<dyn Store>
 
     assert_eq!(store.open_session(&opening(0), 30).await.unwrap(), replaced);
     assert!(store.open_session(&second, 30).await.unwrap().unwrap() > older + 1, "no session of the old key is as new");
-}
-
-pub async fn a_revoked_key_opens_nothing_and_does_not_enrol_again(store: Arc<dyn Store>) {
-    enrol(&*store, 1).await;
-    store.register(&[registration(0, "web/nginx", "nginx")], RegisterMode::Create, 1).await.unwrap();
-    let epoch = connect(&*store, 0).await;
-
-    let (revoked, floor) = store.revoke_host(&host(0), 50).await.unwrap().unwrap();
-
-    assert_eq!((revoked, floor > epoch), (agent(0), true));
-    let found = store.hosts(&HostQuery::default()).await.unwrap().remove(0);
-    assert_eq!((found.revoked_at, found.online, found.presence_changed_at), (Some(50), false, 50));
-    let refusal = Err(SessionRefusal::Revoked { agent: agent(0) });
-    assert_eq!(store.open_session(&opening(0), 60).await.unwrap(), refusal);
-    let named = token_for(&*store, 0).await;
-    assert_eq!(store.enrol(enrolment("fixture", 0), 60).await.unwrap(), Err(EnrolRefusal::KeyRevoked));
-    assert_eq!(store.enrol(enrolment(&named, 0), 60).await.unwrap(), Err(EnrolRefusal::KeyRevoked));
-    let other_key = |token: &str| Enrolment { key_fingerprint: "second".to_owned(), ..enrolment(token, 0) };
-    let taken = Err(EnrolRefusal::HostTaken { host: host(0) });
-    assert_eq!(store.enrol(other_key("fixture"), 60).await.unwrap(), taken);
-    store.enrol(other_key(&named), 60).await.unwrap().unwrap();
-    store.open_session(&SessionOpening::new(agent(0), "second"), 70).await.unwrap().unwrap();
-    assert_eq!(store.assignments(&agent(0), 0).await.unwrap().processes.len(), 1);
-    assert_eq!(store.revoke_host(&host(9), 50).await.unwrap(), None);
-}
-
-pub async fn a_host_that_is_removed_is_new_when_it_comes_back(store: Arc<dyn Store>) {
-    enrol(&*store, 2).await;
-    for process in ["web/nginx", "web/envoy"] {
-        store.register(&[registration(0, process, "x")], RegisterMode::Create, 1).await.unwrap();
-    }
-    store.register(&[registration(0, "web/nginx", "y")], RegisterMode::Upsert, 2).await.unwrap();
-    store.register(&[registration(1, "web/nginx", "x")], RegisterMode::Create, 3).await.unwrap();
-    connect(&*store, 0).await;
-
-    let removed = store.remove_host(&host(0)).await.unwrap();
-    let again = store.remove_host(&host(0)).await.unwrap();
-
-    assert_eq!((removed, again), (Some(agent(0)), None));
-    let unbound = Err(SessionRefusal::Unbound { agent: agent(0) });
-    assert_eq!(store.open_session(&opening(0), 60).await.unwrap(), unbound);
-    assert_eq!(store.processes(&crate::ProcessQuery::default()).await.unwrap().0, 1);
-    let newcomer = Enrolment { host: host(0), ..enrolment("fixture", 9) };
-    assert_eq!(store.enrol(newcomer, 60).await.unwrap(), GOOD);
-    assert!(store.assignments(&agent(9), 0).await.unwrap().processes.is_empty());
 }
 
 pub async fn an_older_copy_of_settled_state_opens_no_session_unless_it_may_rejoin(store: Arc<dyn Store>) {

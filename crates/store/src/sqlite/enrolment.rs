@@ -10,7 +10,7 @@ use rusqlite::{Connection, Row};
 use super::businesses;
 use super::column::{counter, exact, host_key, parsed, signed, to_json};
 use super::failure::Tried;
-use super::{audit, hosts};
+use super::{audit, hosts, identity};
 use crate::{AuditPhase, EnrolRefusal, Enrolled, Enrolment, JoinToken, JoinTokenRecord, Millis, REFUSALS_AUDITED_MAX};
 
 /// A token that is put again keeps the count of its uses.
@@ -110,11 +110,11 @@ pub(super) fn enrol(
     Ok(Ok(Enrolled { displaced }))
 }
 
-/// The same key once more. It is a repetition only of what it enrolled then: one use lets no second host in.
+/// The same key for the same host once more: one use lets no second host in, nor a host to a second address.
 fn is_repeated(connection: &Connection, enrolment: &Enrolment) -> Tried<bool> {
     let repeated = connection
-        .prepare_cached("SELECT 1 FROM token_use WHERE token = ?1 AND fingerprint = ?2")?
-        .exists((&enrolment.token_id, &enrolment.key_fingerprint))?;
+        .prepare_cached("SELECT 1 FROM token_use WHERE token = ?1 AND fingerprint = ?2 AND host IN (?3, '')")?
+        .exists((&enrolment.token_id, &enrolment.key_fingerprint, enrolment.host.to_string()))?;
     Ok(repeated)
 }
 
@@ -151,7 +151,7 @@ fn host_refusal(
     now: Millis,
 ) -> Tried<Option<EnrolRefusal>> {
     let Known { there, mine, alias } = known;
-    if [there, mine].into_iter().flatten().any(|row| row.revoked && row.has_key(enrolment)) {
+    if identity::is_revoked(connection, &enrolment.key_fingerprint)? {
         return Ok(Some(EnrolRefusal::KeyRevoked));
     }
     if there.as_ref().is_some_and(|row| !row.opens_to(enrolment, token, now)) {
@@ -300,8 +300,8 @@ fn bound(connection: &Connection, which: &str, params: impl rusqlite::Params) ->
 
 fn use_token(connection: &Connection, enrolment: &Enrolment, now: Millis) -> Tried<()> {
     connection
-        .prepare_cached("INSERT OR REPLACE INTO token_use (token, fingerprint, used_at) VALUES (?1, ?2, ?3)")?
-        .execute((&enrolment.token_id, &enrolment.key_fingerprint, now))?;
+        .prepare_cached("INSERT OR REPLACE INTO token_use (token, fingerprint, host, used_at) VALUES (?1, ?2, ?3, ?4)")?
+        .execute((&enrolment.token_id, &enrolment.key_fingerprint, enrolment.host.to_string(), now))?;
     connection.prepare_cached("UPDATE token SET used = used + 1 WHERE id = ?1")?.execute([&enrolment.token_id])?;
     Ok(())
 }
@@ -322,7 +322,7 @@ fn bind(connection: &Connection, enrolment: &Enrolment, token: &JoinToken, known
             update(connection, mine.id, enrolment, now)
         }
         (Some(there), Some(mine)) if there.id != mine.id => {
-            leave(connection, &mine)?;
+            leave(connection, &mine, now)?;
             raise(connection, &there, &mine)?;
             update(connection, there.id, enrolment, now)
         }
@@ -370,10 +370,13 @@ fn update(connection: &Connection, id: i64, enrolment: &Enrolment, now: Millis) 
 }
 
 /// The host that the agent served before is served by nobody until an agent enrols for it.
-fn leave(connection: &Connection, mine: &Bound) -> Tried<()> {
+fn leave(connection: &Connection, mine: &Bound, now: Millis) -> Tried<()> {
     connection
-        .prepare_cached("UPDATE host SET agent = NULL, alias = NULL, online = 0, rejoin_until = NULL WHERE id = ?1")?
-        .execute([mine.id])?;
+        .prepare_cached(
+            "UPDATE host SET agent = NULL, alias = NULL, online = 0, rejoin_until = NULL, presence_changed_at = ?2
+             WHERE id = ?1",
+        )?
+        .execute((mine.id, now))?;
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use super::column::{alias, counter, exact, from_json, host_key, parsed, signed, 
 use super::events;
 use super::failure::{Failure, Tried};
 use super::where_clause::WhereClause;
-use crate::{Cordon, EndedSession, HostLocation, HostQuery, HostRecord, Millis, Refusal};
+use crate::{Cordon, EndedSession, HostLocation, HostQuery, HostRecord, Millis, Refusal, UnservedHost};
 
 /// The columns that [`site`] reads, and then those that [`host_record`] reads.
 macro_rules! select {
@@ -53,6 +53,29 @@ pub(super) fn list(connection: &Connection, query: &HostQuery) -> Tried<Vec<Host
     }
     let sql = format!("{} {} ORDER BY cloud, ip LIMIT ?", select!(record, ""), narrowed.conditions());
     narrowed.read(connection, &sql, query.limit.unwrap_or(u32::MAX), host_record)
+}
+
+pub(super) fn unserved(connection: &Connection) -> Tried<Vec<UnservedHost>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT cloud, supplier, ip, business, fingerprint, presence_changed_at, revoked_at, rejoin_until,
+                (SELECT count(*) FROM process WHERE process.host = host.id AND spec IS NOT NULL)
+         FROM host LEFT JOIN placement USING (cloud, ip) WHERE agent IS NULL ORDER BY cloud, ip",
+    )?;
+    let mut rows = statement.query([])?;
+    let mut unserved = Vec::new();
+    while let Some(row) = rows.next()? {
+        let business: Option<i64> = row.get(3)?;
+        unserved.push(UnservedHost {
+            key: host_key(row, 0)?,
+            business: business.map(i64::cast_unsigned),
+            key_fingerprint: row.get(4)?,
+            since: row.get(5)?,
+            revoked_at: row.get(6)?,
+            rejoin_until: row.get(7)?,
+            processes: counter(row, 8)?,
+        });
+    }
+    Ok(unserved)
 }
 
 pub(super) fn by_key(connection: &Connection, keys: &[HostKey]) -> Tried<Vec<Option<HostRecord>>> {

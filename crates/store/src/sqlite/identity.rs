@@ -75,28 +75,71 @@ pub(super) fn allow_rejoin(connection: &Connection, host: &HostKey, until: Optio
     Ok(allowed == 1)
 }
 
-pub(super) fn revoke(connection: &Connection, host: &HostKey, now: Millis) -> Tried<Option<(AgentId, u64)>> {
+/// The key is revoked on every host that it serves or once served, with or without an agent.
+pub(super) fn revoke(connection: &Connection, host: &HostKey, now: Millis) -> Tried<Option<Vec<(AgentId, u64)>>> {
+    let key: Option<String> = connection
+        .prepare_cached("SELECT fingerprint FROM host WHERE cloud = ?1 AND ip = ?2")?
+        .query_row((host.cloud, host.ip.to_string()), |row| row.get(0))
+        .optional()?;
+    let Some(key) = key else { return Ok(None) };
+    connection
+        .prepare_cached("INSERT INTO revoked_key (fingerprint, revoked_at) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+        .execute((&key, now))?;
     let mut statement = connection.prepare_cached(
-        "UPDATE host SET revoked_at = coalesce(revoked_at, ?3), rejoin_until = NULL, epoch = epoch + 1, online = 0,
-                presence_changed_at = iif(online, ?3, presence_changed_at)
-         WHERE cloud = ?1 AND ip = ?2 AND agent IS NOT NULL RETURNING agent, epoch",
+        "UPDATE host SET revoked_at = coalesce(revoked_at, ?2), rejoin_until = NULL, epoch = epoch + 1, online = 0,
+                presence_changed_at = iif(online, ?2, presence_changed_at)
+         WHERE fingerprint = ?1 RETURNING agent, epoch, agent IS NOT NULL",
     )?;
-    let mut rows = statement.query((host.cloud, host.ip.to_string(), now))?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    Ok(Some((parsed(row, 0, "agent id")?, counter(row, 1)?)))
+    let mut rows = statement.query((&key, now))?;
+    let mut revoked = Vec::new();
+    while let Some(row) = rows.next()? {
+        if row.get(2)? {
+            revoked.push((parsed(row, 0, "agent id")?, counter(row, 1)?));
+        }
+    }
+    Ok(Some(revoked))
 }
 
-pub(super) fn remove(connection: &Connection, host: &HostKey) -> Tried<Option<AgentId>> {
-    let found = connection
-        .prepare_cached("SELECT id, agent FROM host WHERE cloud = ?1 AND ip = ?2 AND agent IS NOT NULL")?
-        .query_row((host.cloud, host.ip.to_string()), |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))
-        .optional()?;
-    let Some((id, agent)) = found else { return Ok(None) };
-    for delete in
-        ["DELETE FROM process WHERE host = ?1", "DELETE FROM pool WHERE host = ?1", "DELETE FROM host WHERE id = ?1"]
-    {
-        connection.prepare_cached(delete)?.execute([id])?;
+/// Whether the key was ever revoked, on whatever host.
+pub(super) fn is_revoked(connection: &Connection, key_fingerprint: &str) -> Tried<bool> {
+    Ok(connection.prepare_cached("SELECT 1 FROM revoked_key WHERE fingerprint = ?1")?.exists([key_fingerprint])?)
+}
+
+/// What is removed of a host in one go, with the revisions of each process: some milliseconds of the writer.
+const SLICE_ROWS: u32 = 200;
+
+/// The first step of a removal: the host has no agent any more and opens to no key. Its row, and the agent that it had.
+pub(super) fn begin_removal(connection: &Connection, host: &HostKey) -> Tried<Option<(i64, Option<AgentId>)>> {
+    let mut statement =
+        connection.prepare_cached("SELECT id, agent, agent IS NOT NULL FROM host WHERE cloud = ?1 AND ip = ?2")?;
+    let mut rows = statement.query((host.cloud, host.ip.to_string()))?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let id: i64 = row.get(0)?;
+    let agent = if row.get(2)? { Some(parsed(row, 1, "agent id")?) } else { None };
+    connection
+        .prepare_cached(
+            "UPDATE host SET agent = NULL, alias = NULL, online = 0, rejoin_until = NULL,
+                    fingerprint = 'removed ' || id, epoch = epoch + 1
+             WHERE id = ?1",
+        )?
+        .execute([id])?;
+    Ok(Some((id, agent)))
+}
+
+/// The next step; whether it was the last.
+pub(super) fn remove_slice(connection: &Connection, id: i64) -> Tried<bool> {
+    // An agent that was let in meanwhile keeps what is left.
+    if !connection.prepare_cached("SELECT 1 FROM host WHERE id = ?1 AND agent IS NULL")?.exists([id])? {
+        return Ok(true);
     }
-    let agent = agent.parse().map_err(|error| super::failure::Failure::damaged("agent id", error))?;
-    Ok(Some(agent))
+    for delete in [
+        "DELETE FROM process WHERE id IN (SELECT id FROM process WHERE host = ?1 LIMIT ?2)",
+        "DELETE FROM pool WHERE (namespace, id, host) IN (SELECT namespace, id, host FROM pool WHERE host = ?1 LIMIT ?2)",
+    ] {
+        if connection.prepare_cached(delete)?.execute((id, SLICE_ROWS))? > 0 {
+            return Ok(false);
+        }
+    }
+    connection.prepare_cached("DELETE FROM host WHERE id = ?1")?.execute([id])?;
+    Ok(true)
 }

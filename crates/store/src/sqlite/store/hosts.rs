@@ -6,7 +6,7 @@ use proctor_model::{AgentId, HostKey};
 use crate::sqlite::{SqliteStore, enrolment, hosts, identity};
 use crate::{
     Cordon, EndedSession, EnrolRefusal, Enrolled, Enrolment, HostLocation, HostQuery, HostRecord, HostStore, JoinToken,
-    JoinTokenRecord, Millis, Refusal, Result, SessionOpening, SessionRefusal,
+    JoinTokenRecord, Millis, Refusal, Result, SessionOpening, SessionRefusal, UnservedHost,
 };
 
 #[async_trait]
@@ -48,14 +48,23 @@ impl HostStore for SqliteStore {
         self.writer.run("approve a host", move |c| hosts::approve(c, &host, key)).await
     }
 
-    async fn revoke_host(&self, host: &HostKey, now: Millis) -> Result<Option<(AgentId, u64)>> {
+    async fn revoke_host(&self, host: &HostKey, now: Millis) -> Result<Option<Vec<(AgentId, u64)>>> {
         let host = *host;
         self.writer.run("revoke a host's key", move |c| identity::revoke(c, &host, now)).await
     }
 
-    async fn remove_host(&self, host: &HostKey) -> Result<Option<AgentId>> {
+    async fn remove_host(&self, host: &HostKey) -> Result<Option<Option<AgentId>>> {
+        const WHAT: &str = "remove a host";
         let host = *host;
-        self.writer.run("remove a host", move |c| identity::remove(c, &host)).await
+        let Some((id, agent)) = self.writer.run(WHAT, move |c| identity::begin_removal(c, &host)).await? else {
+            return Ok(None);
+        };
+        while !self.writer.run(WHAT, move |c| identity::remove_slice(c, id)).await? {}
+        Ok(Some(agent))
+    }
+
+    async fn unserved_hosts(&self) -> Result<Vec<UnservedHost>> {
+        self.readers.run("read the hosts without an agent", hosts::unserved).await
     }
 
     async fn hosts(&self, query: &HostQuery) -> Result<Vec<HostRecord>> {
