@@ -154,6 +154,7 @@ macro_rules! conformance_suite {
             maintenance::a_cordon_is_read_back_with_the_host_and_replaced,
             maintenance::events_of_a_cordoned_host_are_muted_until_its_end,
             maintenance::a_new_host_that_needs_approval_opens_no_session_before_it,
+            maintenance::an_approved_host_needs_approval_for_another_address,
             maintenance::a_known_host_needs_no_approval_and_keeps_its_cordon,
             maintenance::a_cordoned_target_registers_nothing,
             maintenance::a_cordoned_target_is_no_failure_of_an_open_rollout,

@@ -51,7 +51,7 @@ pub struct Enrolment {
     pub key_fingerprint: String,
     /// Where the agent called from.
     pub remote: Option<IpAddr>,
-    /// A new host waits until an operator approves it.
+    /// A new host, or one that moves to a new address, waits until an operator approves it.
     pub needs_approval: bool,
 }
 

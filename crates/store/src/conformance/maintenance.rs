@@ -81,6 +81,21 @@ pub async fn a_new_host_that_needs_approval_opens_no_session_before_it(store: Ar
     assert!(!only_host(&*store).await.awaits_approval);
 }
 
+pub async fn an_approved_host_needs_approval_for_another_address(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    let epoch = store.open_session(&opening(0), 2).await.unwrap().unwrap();
+    let moved = Enrolment { needs_approval: true, host: host(9), ..enrolment("fixture", 0) };
+
+    store.enrol(moved, 5).await.unwrap().unwrap();
+
+    let record = only_host(&*store).await;
+    assert!(record.awaits_approval && !record.online && record.epoch > epoch, "{record:?}");
+    let refused = Err(SessionRefusal::AwaitsApproval { host: host(9) });
+    assert_eq!(store.open_session(&opening(0), 6).await.unwrap(), refused);
+    assert_eq!(store.approve_host(&host(9), "key-0").await.unwrap(), Ok(Some(true)));
+    store.open_session(&opening(0), 7).await.unwrap().unwrap();
+}
+
 pub async fn a_known_host_needs_no_approval_and_keeps_its_cordon(store: Arc<dyn Store>) {
     enrol(&*store, 1).await;
     store.set_cordon(&host(0), Some(cordon("disk", None))).await.unwrap();

@@ -241,6 +241,7 @@ impl Known {
         match (&self.there, &self.mine) {
             (None, None) if enrolment.needs_approval => "new host, awaits approval",
             (None, None) => "new host",
+            (None, Some(_)) if enrolment.needs_approval => "known host at a new address, awaits approval",
             (None, Some(mine)) if mine.has_key(enrolment) => "known host at a new address, same key",
             (None, Some(_)) => "known host at a new address, key replaced",
             (Some(there), _) if there.has_key(enrolment) => "known host, same key",
@@ -316,9 +317,12 @@ fn bind(connection: &Connection, enrolment: &Enrolment, token: &JoinToken, known
                 None => Ok(()),
             }
         }
-        // Its machine has a new address; all that is known of it stays.
+        // Its machine has a new address; all that is known of it stays. What was approved is the old address.
         (None, Some(mine)) => {
             businesses::carry_over(connection, &mine.host, &enrolment.host)?;
+            if enrolment.needs_approval {
+                await_approval(connection, &mine, now)?;
+            }
             update(connection, mine.id, enrolment, now)
         }
         (Some(there), Some(mine)) if there.id != mine.id => {
@@ -374,6 +378,18 @@ fn leave(connection: &Connection, mine: &Bound, now: Millis) -> Tried<()> {
     connection
         .prepare_cached(
             "UPDATE host SET agent = NULL, alias = NULL, online = 0, rejoin_until = NULL, presence_changed_at = ?2
+             WHERE id = ?1",
+        )?
+        .execute((mine.id, now))?;
+    Ok(())
+}
+
+/// Its session ends, by a higher epoch, and no other opens before an operator approves it.
+fn await_approval(connection: &Connection, mine: &Bound, now: Millis) -> Tried<()> {
+    connection
+        .prepare_cached(
+            "UPDATE host SET awaits_approval = 1, epoch = epoch + 1, online = 0,
+                    presence_changed_at = iif(online, ?2, presence_changed_at)
              WHERE id = ?1",
         )?
         .execute((mine.id, now))?;
