@@ -58,6 +58,33 @@ pub struct HostView {
     pub facts: HostFacts,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UnservedHostList {
+    pub hosts: Vec<UnservedHostView>,
+}
+
+/// A host whose agent has left it for another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UnservedHostView {
+    /// `CLOUD:IP`.
+    pub host: String,
+    /// The business that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub business: Option<u64>,
+    /// Registered on it; an agent that enrols for the host gets them.
+    pub processes: u64,
+    /// When its agent left.
+    pub since: i64,
+    /// Since when the key that served it is revoked; absent where it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<i64>,
+    /// Until when another key may take the host over, once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejoin_until: Option<i64>,
+    /// SHA-256 of the public key that served it.
+    pub key_fingerprint: String,
+}
+
 /// The link of a connected agent, with any relay on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LinkView {

@@ -46,6 +46,7 @@ pub use events::{
 pub use hosts::{
     ApproveRequest, CordonRequest, CordonView, DownloadList, DownloadView, HostPage, HostQuery, HostView, ImportRow,
     Imported, LinkView, Placed, Placement, RejoinRequest, RejoinView, ServerView, StorageView, TableView,
+    UnservedHostList, UnservedHostView,
 };
 pub use id::ID_MAX;
 pub use logs::{LogQuery, LogState, LogView};

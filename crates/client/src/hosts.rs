@@ -7,7 +7,7 @@ use proctor_api::{
     ApproveRequest, BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView,
     CordonRequest, CordonView, CreatedToken, DownloadList, HostPage, HostQuery, HostView, ImportRow, Imported,
     NewToken, Overview, Placed, Placement, RejoinRequest, RejoinView, RelayList, RelayView, ServerView, StorageView,
-    TokenList, TokenView,
+    TokenList, TokenView, UnservedHostList, UnservedHostView,
 };
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
@@ -34,6 +34,12 @@ impl Client {
     /// One host, by its address or its agent's id.
     pub async fn host(&self, host: &str) -> Result<HostView> {
         self.get(&["hosts", host], NOTHING).await
+    }
+
+    /// The hosts whose agents have left them for others.
+    pub async fn unserved_hosts(&self) -> Result<Vec<UnservedHostView>> {
+        let list: UnservedHostList = self.get(&["hosts", "unserved"], NOTHING).await?;
+        Ok(list.hosts)
     }
 
     /// The whole fleet at a glance.

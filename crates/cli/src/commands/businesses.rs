@@ -63,6 +63,8 @@ pub(crate) struct BusinessSetArgs {
 pub(crate) enum HostsCommand {
     /// Show everything that is known about a host, and how long its agent takes to answer
     Show(HostArg),
+    /// List the hosts whose agents have left them for others; their registrations wait
+    Unserved,
     /// Assign many hosts to businesses from a file, all or none
     Import(ImportArgs),
     /// Assign hosts to a business; they need not have enrolled yet
@@ -183,6 +185,7 @@ fn set_sheet(sets: &[BusinessSetView]) -> TextTable {
 pub(super) async fn hosts(session: &Session, command: HostsCommand) -> Result<CommandEnd> {
     match command {
         HostsCommand::Show(args) => hosts::show(session, &args.host).await,
+        HostsCommand::Unserved => host_identity::unserved(session).await,
         HostsCommand::Import(args) => import(session, args).await,
         HostsCommand::AllowRejoin(args) => host_identity::allow_rejoin(session, args).await,
         HostsCommand::Revoke(args) => host_identity::revoke(session, args).await,

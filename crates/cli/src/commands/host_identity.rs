@@ -1,10 +1,34 @@
-//! `proctor hosts allow-rejoin|revoke|remove`.
+//! `proctor hosts unserved|allow-rejoin|revoke|remove`.
 
 use anyhow::Result;
+use proctor_client::UnservedHostView;
+use proctor_runtime::clock;
 
 use super::businesses::{HostArg, RejoinArgs};
 use super::{CommandEnd, Session};
-use crate::output::{self, moment};
+use crate::output::{self, TextTable, ago, moment, or_dash, plain};
+
+pub(super) async fn unserved(session: &Session) -> Result<CommandEnd> {
+    let hosts = session.client.unserved_hosts().await?;
+    let now = clock::unix_millis();
+    output::print(session.output, &hosts, |hosts| table(hosts, now))?;
+    Ok(CommandEnd::Success)
+}
+
+fn table(hosts: &[UnservedHostView], now: i64) -> TextTable {
+    let mut table = TextTable::new(&["HOST", "SINCE", "PROCESSES", "BUSINESS", "REVOKED", "REJOIN UNTIL"]).right(&[2]);
+    for host in hosts {
+        table.row([
+            plain(&host.host),
+            plain(ago(host.since, now)),
+            plain(host.processes),
+            plain(or_dash(host.business.map(|id| id.to_string()).unwrap_or_default())),
+            plain(or_dash(host.revoked_at.map(moment).unwrap_or_default())),
+            plain(or_dash(host.rejoin_until.map(moment).unwrap_or_default())),
+        ]);
+    }
+    table
+}
 
 pub(super) async fn allow_rejoin(session: &Session, args: RejoinArgs) -> Result<CommandEnd> {
     let RejoinArgs { host, ttl, withdraw } = args;

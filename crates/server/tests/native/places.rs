@@ -2,9 +2,11 @@
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
+use proctor_pki::hash_secret;
+use proctor_store::{Enrolment, JoinToken};
 use serde_json::{Value, json};
 
-use crate::support::{HOST, World, column, credentials, error};
+use crate::support::{AGENT, HOST, World, column, credentials, error};
 
 async fn import(world: &World, content_type: &str, body: &str) -> (StatusCode, Value) {
     let request = Request::post("/api/v1/hosts/import")
@@ -146,4 +148,48 @@ async fn the_hosts_of_a_business_are_meant_by_its_number() {
 
     assert_eq!(column(&set["rows"], "host"), ["0:10.0.0.2"]);
     assert_eq!(none, StatusCode::NOT_FOUND);
+}
+
+/// The agent enrols for another known host, with a token that names that one.
+async fn move_agent(world: &World, agent: &str, host: &str) {
+    let (id, secret_hash) = (format!("token for {host}"), hash_secret("token"));
+    let token = JoinToken {
+        id: id.clone(),
+        secret_hash: secret_hash.clone(),
+        uses: 1,
+        expires_at: i64::MAX,
+        cloud: None,
+        business: None,
+        host: Some(host.parse().unwrap()),
+    };
+    world.store.put_token(token).await.unwrap();
+    let enrolment = Enrolment {
+        token_id: id,
+        token_secret_hash: secret_hash,
+        host: host.parse().unwrap(),
+        agent: agent.parse().unwrap(),
+        key_fingerprint: format!("key-{agent}"),
+        remote: None,
+        needs_approval: false,
+    };
+    world.store.enrol(enrolment, 7000).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_host_whose_agent_has_left_it_is_listed_revoked_and_removed() {
+    let world = World::new().await;
+    world.enrol("0:10.0.0.2", "agent-2").await;
+    world.register("a").await;
+    move_agent(&world, AGENT, "0:10.0.0.2").await;
+
+    let unserved = world.got("/hosts/unserved").await["hosts"].clone();
+    let (revoked, _) = world.delete(&format!("/hosts/{HOST}/certificate")).await;
+    let (removed, answer) = world.delete(&format!("/hosts/{HOST}")).await;
+    let (again, unknown) = world.delete(&format!("/hosts/{HOST}")).await;
+
+    assert_eq!(column(&unserved, "host"), [HOST]);
+    assert_eq!((&unserved[0]["processes"], &unserved[0]["since"]), (&json!(1), &json!(7)));
+    assert_eq!((revoked, removed), (StatusCode::OK, StatusCode::OK), "{answer}");
+    assert_eq!((again, error(&unknown).0), (StatusCode::NOT_FOUND, "not_found"));
+    assert_eq!(world.got("/hosts/unserved").await["hosts"], json!([]));
 }

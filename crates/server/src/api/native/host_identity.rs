@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use proctor_api::{RejoinRequest, RejoinView, Removed};
+use proctor_api::{RejoinRequest, RejoinView, Removed, UnservedHostList, UnservedHostView};
 use proctor_model::HostKey;
+use proctor_store::UnservedHost;
 
 use super::body::Body;
 use super::caller::Authenticated;
@@ -13,6 +14,29 @@ use super::error::{Kind, NativeError};
 use super::hosts::parse_host;
 use super::{ApiState, Result};
 use crate::control::{self, Control, HostRef};
+
+const MILLIS: i64 = 1000;
+
+/// The hosts whose agents have left them for others. Each keeps its registrations for an agent that enrols for it, and
+/// opens only to the key that served it, to a token that names it, or after leave to rejoin.
+#[utoipa::path(get, path = "/hosts/unserved", operation_id = "unserved_hosts", tag = "hosts",
+               responses((status = 200, body = UnservedHostList)))]
+pub(super) async fn unserved(caller: Authenticated, State(state): State<ApiState>) -> Result<Json<UnservedHostList>> {
+    let hosts = state.control.unserved_hosts(&caller.who).await?;
+    Ok(Json(UnservedHostList { hosts: hosts.into_iter().map(unserved_view).collect() }))
+}
+
+fn unserved_view(host: UnservedHost) -> UnservedHostView {
+    UnservedHostView {
+        host: host.key.to_string(),
+        business: host.business,
+        processes: host.processes,
+        since: host.since / MILLIS,
+        revoked_at: host.revoked_at.map(|at| at / MILLIS),
+        rejoin_until: host.rejoin_until.map(|at| at / MILLIS),
+        key_fingerprint: host.key_fingerprint,
+    }
+}
 
 /// Lets another key take a known host over, once, until the time is over; or an older copy of its agent's
 /// state come back. A join token is needed as well.
@@ -106,5 +130,5 @@ pub(super) async fn key(control: &Control, text: &str) -> Result<HostKey> {
 }
 
 pub(super) fn unknown(host: &dyn std::fmt::Display) -> NativeError {
-    NativeError::new(Kind::NotFound, format!("host {host} has never enrolled"))
+    NativeError::new(Kind::NotFound, format!("host {host} is not known: it has never enrolled, or was removed"))
 }

@@ -81,6 +81,7 @@ fn table() -> Vec<Route> {
         read_route(Read, routes!(overview::map)),
         read_route(Read, routes!(search::search)),
         read_route(Read, routes!(hosts::list)),
+        read_route(Admin, routes!(host_identity::unserved)),
         read_route(Read, routes!(hosts::show)),
         write_route(Admin, routes!(businesses::place_hosts)),
         write_route(Admin, routes!(import::import)),
