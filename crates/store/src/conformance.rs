@@ -16,6 +16,7 @@ pub mod fleet;
 pub mod hosts;
 pub mod identity;
 pub mod maintenance;
+pub mod nonces;
 pub mod pools;
 pub mod process_lists;
 pub mod process_queries;
@@ -51,7 +52,6 @@ macro_rules! conformance_suite {
             access::a_binding_that_names_nothing_is_refused,
             access::permissions_are_those_of_all_subjects_together,
             access::a_disabled_user_refuses_whoever_acts_in_their_name,
-            access::a_nonce_is_taken_once_until_its_end,
             access::a_binding_keeps_its_bounds_and_other_bounds_make_another_binding,
             access::a_binding_on_a_set_follows_its_members,
             access::what_was_given_does_not_come_back_with_the_name,
@@ -114,6 +114,9 @@ macro_rules! conformance_suite {
             identity::a_host_that_is_removed_is_new_when_it_comes_back,
             identity::a_host_whose_agent_has_left_is_listed_revoked_and_removed,
             identity::a_host_with_many_processes_is_removed_whole,
+            nonces::a_nonce_is_taken_once_until_its_end,
+            nonces::a_step_of_the_clock_makes_no_nonce_new,
+            nonces::old_nonces_go_in_slices_and_others_stay,
             events::events_are_read_back_in_order_with_their_host_and_time,
             events::an_event_about_a_process_that_the_host_does_not_have_is_about_the_host_alone,
             events::an_event_has_only_a_report_id_that_its_process_has_or_had,

@@ -26,6 +26,8 @@ pub enum Prune {
     Tokens { before: Uptime, now: Millis },
     /// Specs that were last used before and that nothing refers to.
     Specs { before: Uptime },
+    /// Nonces of signatures that count no longer: neither at `now` nor by the uptime.
+    Nonces { now: Millis },
     /// Audit entries up to this number, which are archived.
     Audit { through: u64 },
 }

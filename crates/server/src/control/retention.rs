@@ -1,4 +1,4 @@
-//! What is deleted, and when: old tasks, events, audit entries, tombstones, tokens and specs.
+//! What is deleted, and when: old tasks, events, audit entries, tombstones, tokens, nonces and specs.
 //!
 //! Promised: age is the time that servers ran on the store, measured by the monotonic clock and added up
 //! there, so no reading of the wall clock ever deletes anything; deletion goes in small slices with
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use proctor_runtime::{chain, clock, private};
 use proctor_store::{AuditAnchor, AuditEntry, AuditQuery, Prune, Uptime, audit};
+use tokio::sync::watch;
 
 use super::Control;
 
@@ -79,26 +80,45 @@ impl Default for Retention {
 impl Control {
     /// Counts the uptime and deletes what is old, until the end.
     pub(super) async fn retain(self) {
+        let (counted, uptime) = watch::channel(None);
+        tokio::join!(self.count_uptime(counted), self.prune_nonces(uptime.clone()), self.prune_regularly(uptime));
+    }
+
+    /// However long a deletion takes: what is kept for minutes is measured by it, too.
+    async fn count_uptime(&self, uptime: watch::Sender<Option<Uptime>>) {
         let mut period = tokio::time::interval(UPTIME_PERIOD);
         period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut counted = Instant::now();
-        let mut pruned: Option<Instant> = None;
         loop {
             period.tick().await;
             let now = Instant::now();
-            let uptime = match self.inner.store.advance_uptime(now - counted).await {
-                Ok(uptime) => uptime,
-                Err(error) => {
-                    tracing::warn!(error = %chain(&error), "uptime not counted; retention waits");
-                    continue;
+            match self.inner.store.advance_uptime(now - counted).await {
+                Ok(ms) => {
+                    counted = now;
+                    uptime.send_replace(Some(ms));
                 }
-            };
-            counted = now;
+                Err(error) => tracing::warn!(error = %chain(&error), "uptime not counted; retention waits"),
+            }
+        }
+    }
+
+    async fn prune_regularly(&self, mut uptime: watch::Receiver<Option<Uptime>>) {
+        let mut pruned: Option<Instant> = None;
+        while uptime.changed().await.is_ok() {
+            let Some(ms) = *uptime.borrow_and_update() else { continue };
+            let now = Instant::now();
             if pruned.is_none_or(|last| now - last >= PRUNE_PERIOD) {
                 let retention = self.inner.retention.lock().clone();
-                self.prune(&retention, uptime).await;
+                self.prune(&retention, ms).await;
                 pruned = Some(now);
             }
+        }
+    }
+
+    /// With every count of the uptime: they are many, and count for minutes.
+    async fn prune_nonces(&self, mut uptime: watch::Receiver<Option<Uptime>>) {
+        while uptime.changed().await.is_ok() {
+            self.prune_all("nonces", Prune::Nonces { now: clock::unix_millis() }).await;
         }
     }
 
@@ -144,7 +164,9 @@ impl Control {
             }
             tokio::time::sleep(SLICE_PAUSE).await;
         }
-        if rows > 0 {
+        if rows > 0 && matches!(prune, Prune::Nonces { .. }) {
+            tracing::debug!(what, rows, "old rows deleted");
+        } else if rows > 0 {
             tracing::info!(what, rows, "old rows deleted");
         }
     }

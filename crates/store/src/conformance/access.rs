@@ -201,18 +201,6 @@ pub async fn a_disabled_user_refuses_whoever_acts_in_their_name(store: Arc<dyn S
     assert!(store.permissions(&both).await.unwrap().is_ok());
 }
 
-pub async fn a_nonce_is_taken_once_until_its_end(store: Arc<dyn Store>) {
-    let taken = [
-        store.take_nonce([1; 32], 1000, 900).await.unwrap(),
-        store.take_nonce([1; 32], 1000, 1000).await.unwrap(),
-        store.take_nonce([2; 32], 1200, 1000).await.unwrap(),
-        store.take_nonce([1; 32], 1300, 1001).await.unwrap(),
-        store.take_nonce([2; 32], 1300, 1001).await.unwrap(),
-    ];
-
-    assert_eq!(taken, [true, false, true, true, false]);
-}
-
 pub async fn a_binding_keeps_its_bounds_and_other_bounds_make_another_binding(store: Arc<dyn Store>) {
     let bounds = |user: &str| Bounds { users: [user.parse().unwrap()].into(), roots: ["/opt".parse().unwrap()].into() };
     let bounded =

@@ -16,7 +16,7 @@ const OPEN: &str = "open its file";
 const MIGRATE: &str = "bring its file to the newest schema";
 
 /// Entry `n` leads from schema `n` to `n + 1`; entries are only ever added.
-const MIGRATIONS: [&str; 29] = [
+const MIGRATIONS: [&str; 30] = [
     include_str!("migrations/0001_initial.sql"),
     include_str!("migrations/0002_events.sql"),
     include_str!("migrations/0003_access.sql"),
@@ -46,6 +46,7 @@ const MIGRATIONS: [&str; 29] = [
     include_str!("migrations/0027_upgrade_makers.sql"),
     include_str!("migrations/0028_brief_tasks.sql"),
     include_str!("migrations/0029_revoked_keys.sql"),
+    include_str!("migrations/0030_nonce_uptime.sql"),
 ];
 
 /// 64 MiB in pages of 4 KiB.

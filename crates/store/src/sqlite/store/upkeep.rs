@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use proctor_model::AgentId;
 
-use crate::sqlite::{SqliteStore, health, retention};
+use crate::sqlite::{SqliteStore, health, nonces, retention};
 use crate::{DiskSpace, OperationStats, Prune, Result, StoreStats, TableSize, UpkeepStore, Uptime};
 
 #[async_trait]
@@ -58,15 +58,29 @@ impl UpkeepStore for SqliteStore {
 
     async fn prune(&self, what: Prune) -> Result<u64> {
         const WHAT: &str = "delete what is old";
-        let Prune::Specs { before } = what else {
-            return self.writer.run(WHAT, move |c| retention::prune(c, what)).await;
-        };
-        let unused = self.readers.run(WHAT, move |c| retention::unused_specs(c, before)).await?;
-        let mut deleted = 0;
-        for id in unused {
-            deleted += self.writer.run(WHAT, move |c| retention::delete_spec(c, id, before)).await?;
+        match what {
+            Prune::Specs { before } => {
+                let unused = self.readers.run(WHAT, move |c| retention::unused_specs(c, before)).await?;
+                let mut deleted = 0;
+                for id in unused {
+                    deleted += self.writer.run(WHAT, move |c| retention::delete_spec(c, id, before)).await?;
+                }
+                Ok(deleted)
+            }
+            Prune::Nonces { now } => {
+                let old = self.readers.run(WHAT, move |c| nonces::old(c, now)).await?;
+                match old.is_empty() {
+                    true => Ok(0),
+                    false => self.writer.run(WHAT, move |c| nonces::delete(c, &old, now)).await,
+                }
+            }
+            Prune::Tasks { .. }
+            | Prune::BriefTasks { .. }
+            | Prune::Events { .. }
+            | Prune::Tombstones { .. }
+            | Prune::Tokens { .. }
+            | Prune::Audit { .. } => self.writer.run(WHAT, move |c| retention::prune(c, what)).await,
         }
-        Ok(deleted)
     }
 
     async fn disk_space(&self) -> Result<Option<DiskSpace>> {
