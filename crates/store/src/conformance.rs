@@ -52,6 +52,7 @@ macro_rules! conformance_suite {
             access::a_binding_that_names_nothing_is_refused,
             access::permissions_are_those_of_all_subjects_together,
             access::a_disabled_user_refuses_whoever_acts_in_their_name,
+            access::a_name_that_was_disabled_stays_so_when_its_user_is_deleted,
             access::a_binding_keeps_its_bounds_and_other_bounds_make_another_binding,
             access::a_binding_on_a_set_follows_its_members,
             access::what_was_given_does_not_come_back_with_the_name,

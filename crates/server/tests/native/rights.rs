@@ -169,6 +169,13 @@ async fn nobody_acts_for_a_disabled_user_whatever_the_app() {
     assert_eq!(answer["error"]["message"], "user ana is disabled");
     world.put("/users/ana", json!({ "disabled": false })).await;
     assert_eq!(as_ana().await.0, StatusCode::OK);
+
+    world.put("/users/ana", json!({ "disabled": true })).await;
+    assert_eq!(world.delete("/users/ana").await.0, StatusCode::OK);
+    let (status, answer) = as_ana().await;
+    assert_eq!((status, error(&answer).0), (StatusCode::UNAUTHORIZED, "unauthenticated"), "deleted: {answer}");
+    world.post("/users", json!({ "name": "ana" })).await;
+    assert_eq!(as_ana().await.0, StatusCode::OK, "somebody has the name again");
 }
 
 fn start(name: &str) -> Value {

@@ -201,6 +201,26 @@ pub async fn a_disabled_user_refuses_whoever_acts_in_their_name(store: Arc<dyn S
     assert!(store.permissions(&both).await.unwrap().is_ok());
 }
 
+pub async fn a_name_that_was_disabled_stays_so_when_its_user_is_deleted(store: Arc<dyn Store>) {
+    let user = |name: &str| User { name: name.to_owned(), created_at: 1, disabled: false };
+    bind(&*store, 1, "admin", "app:console", "everything").await;
+    for name in ["ana", "bob"] {
+        store.create_user(user(name)).await.unwrap().unwrap();
+    }
+    store.disable_user("ana", true).await.unwrap();
+    let acts_as = async |name: &str| {
+        store.permissions(&[subject("app:console"), subject(&format!("user:{name}"))]).await.unwrap().is_ok()
+    };
+
+    assert!(store.delete_user("ana").await.unwrap() && store.delete_user("bob").await.unwrap());
+
+    assert!(!acts_as("ana").await && acts_as("bob").await);
+    store.create_user(user("ana")).await.unwrap().unwrap();
+    assert!(acts_as("ana").await, "somebody has the name again");
+    assert!(store.delete_user("ana").await.unwrap());
+    assert!(acts_as("ana").await);
+}
+
 pub async fn a_binding_keeps_its_bounds_and_other_bounds_make_another_binding(store: Arc<dyn Store>) {
     let bounds = |user: &str| Bounds { users: [user.parse().unwrap()].into(), roots: ["/opt".parse().unwrap()].into() };
     let bounded =

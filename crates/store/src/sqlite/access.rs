@@ -124,15 +124,16 @@ pub(super) fn forget_subject(connection: &Connection, subject: &Subject) -> Trie
     Ok(())
 }
 
-/// Who has the name next owns no task that was made before, by its own id or by an idempotency key.
-pub(super) fn end_life(connection: &Connection, subject: &Subject) -> Tried<()> {
+/// Who has the name next owns no task that was made before, by its own id or by an idempotency key. A name that ends
+/// disabled stays so until somebody has it again.
+pub(super) fn end_life(connection: &Connection, subject: &Subject, disabled: bool) -> Tried<()> {
     let text = subject.to_string();
     connection
         .prepare_cached(
-            "INSERT INTO subject_life (subject, ended) VALUES (?1, 1)
-             ON CONFLICT (subject) DO UPDATE SET ended = ended + 1",
+            "INSERT INTO subject_life (subject, ended, disabled) VALUES (?1, 1, ?2)
+             ON CONFLICT (subject) DO UPDATE SET ended = ended + 1, disabled = excluded.disabled",
         )?
-        .execute([&text])?;
+        .execute((&text, disabled))?;
     let keys_of = match subject {
         Subject::App(code) => code,
         Subject::User(_) => &text,
@@ -149,7 +150,7 @@ pub(super) fn forget_scope(connection: &Connection, scope: &Scope) -> Tried<()> 
 pub(super) fn permissions(connection: &Connection, subjects: &[Subject]) -> Tried<Result<Permissions, Refusal>> {
     for subject in subjects {
         if let Subject::User(name) = subject
-            && users::get(connection, name)?.is_some_and(|user| user.disabled)
+            && users::is_disabled(connection, name)?
         {
             return Ok(Err(Refusal::UserDisabled(name.clone())));
         }

@@ -82,7 +82,7 @@ pub(super) fn delete_app(connection: &Connection, code: &str) -> Tried<bool> {
     let subject = Subject::App(code.to_owned());
     forget_subject(connection, &subject)?;
     if deleted == 1 {
-        end_life(connection, &subject)?;
+        end_life(connection, &subject, false)?;
     }
     Ok(deleted == 1)
 }

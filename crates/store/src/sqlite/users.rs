@@ -15,7 +15,7 @@ pub(super) fn create(connection: &Connection, user: &User) -> Tried<Result<(), R
         return Ok(Err(Refusal::UserExists(user.name.clone())));
     }
     // What an app did under this name before is not the user's.
-    end_life(connection, &Subject::User(user.name.clone()))?;
+    end_life(connection, &Subject::User(user.name.clone()), false)?;
     Ok(Ok(()))
 }
 
@@ -43,13 +43,24 @@ pub(super) fn all(connection: &Connection) -> Tried<Vec<User>> {
     Ok(users.collect::<rusqlite::Result<_>>()?)
 }
 
+/// Whether nobody may act in this name: its user is disabled, or was when it was removed.
+pub(super) fn is_disabled(connection: &Connection, name: &str) -> Tried<bool> {
+    let subject = Subject::User(name.to_owned()).to_string();
+    let mut statement = connection.prepare_cached(
+        "SELECT coalesce((SELECT disabled FROM user WHERE name = ?1),
+                         (SELECT disabled FROM subject_life WHERE subject = ?2), 0)",
+    )?;
+    Ok(statement.query_row((name, subject), |row| row.get(0))?)
+}
+
 /// The tokens go by their foreign key.
 pub(super) fn delete(connection: &Connection, name: &str) -> Tried<bool> {
     let subject = Subject::User(name.to_owned());
+    let was_disabled = is_disabled(connection, name)?;
     forget_subject(connection, &subject)?;
     let deleted = connection.prepare_cached("DELETE FROM user WHERE name = ?1")?.execute([name])?;
     if deleted == 1 {
-        end_life(connection, &subject)?;
+        end_life(connection, &subject, was_disabled)?;
     }
     Ok(deleted == 1)
 }
