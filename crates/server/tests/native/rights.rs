@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
+use futures::StreamExt;
 use proctor_model::EventKind;
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
 use crate::stream::{Stream, event, session};
 use crate::support::{HOST, World, column, credentials, error};
@@ -126,6 +128,23 @@ async fn events_that_were_read_ahead_for_a_slow_client_are_not_given_after_the_r
     Taken::Binding.take(&world, &ana).await;
 
     assert_eq!((first.2["sequence"].clone(), stream.next().await), (json!(1), None));
+}
+
+#[tokio::test]
+async fn audit_entries_that_were_read_ahead_are_not_given_after_the_right_is_gone() {
+    for taken in Taken::ALL {
+        let world = World::new().await;
+        let ana = User::new(&world, "ana", "admin").await;
+        let (name, value) = ana.header();
+        let request = Request::get("/api/v1/audit/export").header(name, value).body(Body::empty()).unwrap();
+        let mut lines = world.router.clone().oneshot(request).await.unwrap().into_body().into_data_stream();
+        let first = lines.next().await.expect("making ana is on record");
+
+        taken.take(&world, &ana).await;
+        let next = lines.next().await;
+
+        assert!(first.is_ok() && next.is_some_and(|line| line.is_err()), "{taken:?}");
+    }
 }
 
 #[tokio::test]

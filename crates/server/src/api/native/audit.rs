@@ -72,8 +72,11 @@ struct Reader {
 
 impl Reader {
     async fn next(&mut self) -> std::result::Result<Option<Bytes>, ControlError> {
-        if self.ahead.is_empty() {
+        // Also before each entry that was read ahead: a client may take a page slowly.
+        if self.ahead.is_empty() || self.standing.is_stale() {
             self.standing.current(&self.control).await?.require(Class::Admin)?;
+        }
+        if self.ahead.is_empty() {
             let query = wanted(&self.filter, self.after, LIMIT_MAX);
             self.ahead = self.control.audit_entries(&query).await?.into();
         }
@@ -88,8 +91,11 @@ impl Reader {
 /// Looks through the whole chain of hashes.
 #[utoipa::path(get, path = "/audit/verify", operation_id = "verify_audit", tag = "audit",
                responses((status = 200, body = AuditVerdict)))]
-pub(super) async fn verify(_: Authenticated, State(state): State<ApiState>) -> Result<Json<AuditVerdict>> {
+pub(super) async fn verify(caller: Authenticated, State(state): State<ApiState>) -> Result<Json<AuditVerdict>> {
+    // It may take as long as an export.
+    let _ticket = state.border.streams.take(&caller.who).map_err(ApiError::from)?;
     let control = &state.control;
+    let mut standing = control.live_caller(caller.who);
     let begin = control.audit_anchor().await?;
     let mut last = begin;
     let mut verdict = AuditVerdict {
@@ -102,6 +108,7 @@ pub(super) async fn verify(_: Authenticated, State(state): State<ApiState>) -> R
         archived_hash: hex(&begin.hash),
     };
     loop {
+        standing.current(control).await?.require(Class::Admin)?;
         let page = control.audit_entries(&wanted(&AuditFilter::default(), last.seq, LIMIT_MAX)).await?;
         let Some(newest) = page.last() else { break };
         verdict.entries += page.len() as u64;
