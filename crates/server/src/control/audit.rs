@@ -22,7 +22,8 @@ pub(super) const TARGETS_NAMED_MAX: usize = 1000;
 const TARGETS_BYTES_MAX: usize = 128 * 1024;
 
 /// Of what was refused or changed nothing no more are named: whoever may do nothing must not fill the store by asking.
-const REFUSED_TARGETS_NAMED_MAX: usize = 20;
+/// Nor where a change ends, whose beginning names them, and beyond what one caller's changes may name in an hour.
+const FEW_TARGETS: usize = 20;
 
 /// What is done to what, in the words of the audit.
 #[derive(Clone, Debug)]
@@ -74,6 +75,12 @@ impl AuditAction {
         self
     }
 
+    /// Names the first targets alone. Their number stays.
+    fn shorten(&mut self) {
+        self.targets.truncate(FEW_TARGETS);
+        self.target_bytes = self.targets.iter().map(String::len).sum();
+    }
+
     /// Those that are named are some of so many.
     #[must_use]
     pub(super) fn among(mut self, target_count: usize) -> Self {
@@ -115,7 +122,7 @@ impl Control {
         F: FnOnce(Self) -> Fut + Send + 'static,
         Fut: Future<Output = Result<T>> + Send + 'static,
     {
-        let caller = caller.clone();
+        let (caller, deed) = (caller.clone(), self.named_within_budget(caller, deed));
         self.run_to_completion("audited change", |control| async move {
             let work = work(control.clone());
             audited_on(control.inner.store.as_ref(), &caller, &deed, work, told).await
@@ -144,11 +151,19 @@ impl Control {
         done
     }
 
+    /// With all the targets that an entry can name, or the first of them where the caller's changes have named many.
+    pub(super) fn named_within_budget(&self, caller: &Caller, mut deed: AuditAction) -> AuditAction {
+        if deed.targets.len() > FEW_TARGETS && !self.inner.budgets.may_name(caller, deed.target_bytes, Instant::now()) {
+            deed.shorten();
+        }
+        deed
+    }
+
     /// Leaves a trace of a refusal.
     pub async fn audit_refusal(&self, caller: &Caller, deed: &AuditAction, check: Result<()>) -> Result<()> {
         let Some(refusal) = check.as_ref().err().filter(|error| error.is_refusal()) else { return check };
         let mut entry = caller.entry(deed, AuditPhase::Refused, refusal.to_string());
-        entry.targets.truncate(REFUSED_TARGETS_NAMED_MAX);
+        entry.targets.truncate(FEW_TARGETS);
         let (ended, own) = self.inner.budgets.refusals.admit(caller, entry, Instant::now());
         self.write_refusals(ended.into_iter().chain(own)).await;
         check
@@ -169,7 +184,7 @@ impl Control {
         outcome: String,
     ) -> Option<AuditDraft> {
         let mut entry = caller.entry(deed, AuditPhase::Done, outcome);
-        entry.targets.truncate(REFUSED_TARGETS_NAMED_MAX);
+        entry.targets.truncate(FEW_TARGETS);
         let (ended, own) = self.inner.budgets.unchanged.admit(caller, entry, Instant::now());
         self.write_refusals(ended).await;
         own
@@ -206,7 +221,8 @@ pub(crate) async fn audited_on<T>(
         Ok(value) => told(value),
         Err(error) => format!("failed: {error}"),
     };
-    let ended = AuditDraft { of: Some(begun), ..caller.entry(deed, AuditPhase::Ended, outcome) };
+    let mut ended = AuditDraft { of: Some(begun), ..caller.entry(deed, AuditPhase::Ended, outcome) };
+    ended.targets.truncate(FEW_TARGETS); // the entry of the beginning has them all
     if let Err(error) = store.append_audit(ended, clock::unix_millis()).await {
         // The change is made and its beginning is on record: the answer must not deny it.
         tracing::error!(%error, action = %deed.action, begun, "audit entry for the end of a change is missing");

@@ -3,7 +3,8 @@
 //! Promised: targets that reach nothing (on hosts that are not known, of processes that are not registered, and
 //! whatever is forbidden) are rows of tasks only up to some bytes for each caller and hour, and so are those of status
 //! queries, whatever they reach; a plan, which takes no right to change anything, is made for so many targets; the audit
-//! lists a part of what was refused or changed nothing (`audit_budget`). A caller is an app, or a user who comes without
+//! lists a part of what was refused or changed nothing (`audit_budget`), and names all targets of what was changed only
+//! up to some bytes; beyond, the first of each call and their number. A caller is an app, or a user who comes without
 //! one: an app cannot get more by naming users, and one of these users leaves some of it to the others (`shares`). Absent: memory across a restart, where everybody begins anew; operations
 //! on what is registered, which the rate of calls bounds.
 
@@ -26,6 +27,9 @@ const ROW_BYTES: usize = 160;
 /// What the status queries of one caller may take in an hour: those of a fleet of 8,000 hosts every minute do (of one
 /// user of an app, of 6,000 hosts).
 pub const STATUS_BYTES_MAX: u32 = 256 * 1024 * 1024;
+/// Names of targets in the audit entries of one caller's changes in an hour. It is kept for a year; an operation on a
+/// thousand hosts takes some 50 kB.
+const AUDIT_NAME_BYTES_MAX: u32 = 8 * 1024 * 1024;
 /// Of a task, beside its items and targets.
 const TASK_BYTES: usize = 1000;
 /// Of a target with what its agent says.
@@ -37,6 +41,7 @@ pub(super) struct Budgets {
     strangers: HourlyBudget,
     planned: HourlyBudget,
     status: HourlyBudget,
+    audit_names: HourlyBudget,
     pub(super) refusals: AuditBudget,
     pub(super) unchanged: AuditBudget,
 }
@@ -47,6 +52,7 @@ impl Default for Budgets {
             strangers: HourlyBudget::new(STRANGER_BYTES_MAX),
             planned: HourlyBudget::new(PLANNED_MAX),
             status: HourlyBudget::new(STATUS_BYTES_MAX),
+            audit_names: HourlyBudget::new(AUDIT_NAME_BYTES_MAX),
             refusals: AuditBudget::of_refusals(),
             unchanged: AuditBudget::of_unchanged(),
         }
@@ -107,6 +113,11 @@ impl Budgets {
         let too_many = |wait| ControlError::TooManyStrangers { targets, wait };
         let taken = self.strangers.take_on_credit(caller, bytes, credit, now);
         taken.map_err(|shortage| refused(shortage, targets, too_many))
+    }
+
+    /// Whether the audit may name targets in so many bytes; those of an administrator always.
+    pub(super) fn may_name(&self, caller: &Caller, bytes: usize, now: Instant) -> bool {
+        caller.is_admin() || self.audit_names.take(caller, bytes, now).is_ok()
     }
 
     /// Takes the targets of a plan off the caller's account, before anything is looked up for it.
@@ -184,6 +195,16 @@ mod tests {
 
     fn tenths(count: usize) -> Strangers {
         Strangers { targets: count, bytes: count * STRANGER_BYTES_MAX as usize / 10 }
+    }
+
+    #[test]
+    fn the_names_of_targets_in_the_audit_are_bounded_by_the_hour_and_the_app_but_for_administrators() {
+        let (budgets, now, tenth) = (Budgets::default(), Instant::now(), AUDIT_NAME_BYTES_MAX as usize / 10);
+        let named = |caller: &Caller, at| (0..20).filter(|_| budgets.may_name(caller, tenth, at)).count();
+
+        assert_eq!((named(&caller("job"), now), named(&caller("other"), now)), (10, 10));
+        assert_eq!(named(&Caller::local("job"), now), 20);
+        assert_eq!(named(&caller("job"), now + HOUR / 2), 5);
     }
 
     #[test]

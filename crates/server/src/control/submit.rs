@@ -144,7 +144,10 @@ impl Control {
         self.inner.budgets.take_strangers(&caller, draft.strangers, operations, Instant::now())?;
         self.inner.budgets.take_status(&caller, &draft.status_rows(), operations, Instant::now())?;
         let audit = match draft.only_status() {
-            false => Some(caller.entry(&draft.deed(), AuditPhase::Done, id.to_string())),
+            false => {
+                let deed = self.named_within_budget(&caller, draft.deed());
+                Some(caller.entry(&deed, AuditPhase::Done, id.to_string()))
+            }
             true if draft.forbidden.is_empty() => None,
             true => self.entry_without_change(&caller, &draft.refused_deed(), id.to_string()).await,
         };

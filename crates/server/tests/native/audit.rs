@@ -90,3 +90,24 @@ async fn a_whole_chain_is_found_intact() {
     assert_eq!((&verdict["intact"], &verdict["broken_at"]), (&json!(true), &Value::Null));
     assert!(verdict["entries"].as_u64().unwrap() >= 2001);
 }
+
+#[tokio::test]
+async fn the_end_of_a_change_names_a_few_of_the_targets_that_its_beginning_names() {
+    let world = World::new().await;
+    let mut hosts = Vec::new();
+    for number in 2..32 {
+        let host = format!("0:10.0.0.{number}");
+        world.enrol(&host, &format!("agent-{number}")).await;
+        hosts.push(host);
+    }
+    let pool = json!({ "namespace": "web", "id": "web", "cpu": 20.0, "memory": 30.0,
+                       "cpu_weight": "usage", "memory_weight": "usage" });
+
+    let (status, answer) = world.put("/pools", json!({ "hosts": hosts, "pools": [pool] })).await;
+
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    let entries = world.got("/audit?action=set_pools").await["entries"].clone();
+    let named = entries.as_array().unwrap().iter().map(|entry| entry["targets"].as_array().unwrap().len());
+    assert_eq!(named.collect::<Vec<_>>(), [30, 20]);
+    assert_eq!(column(&entries, "target_count"), [30, 30]);
+}
