@@ -1,26 +1,33 @@
 //! `GET /metrics`, `GET /metrics/processes`, and the measure of every request.
 //!
 //! Promised: metrics are for callers who may read everything, and for the addresses of `--metrics-from`; nobody else
-//! learns more than that they may not. Every request has one id, in its answer, in the audit and in the log. A route is
+//! learns more than that they may not. However many ask, metrics are rendered once at a time, for all who have come
+//! meanwhile, and with pauses; those of processes once in [`PROCESSES_FRESH`]. Every request has one id, in its answer, in the audit and in the log. A route is
 //! counted as the table writes it, so that no caller makes up a label.
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use axum::Extension;
+use axum::body::Bytes;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;
 use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use proctor_model::Class;
+use tokio::sync::Mutex;
 
 use super::ApiState;
 use super::auth::Credentials;
+use super::connections::SharedAnswer;
 use super::error::{ApiError, Problem};
 use super::native::NativeError;
 use super::proxies::Reached;
 use super::request::{known, origin_of};
 use super::response::{REQUEST_ID, RequestId};
-use crate::metrics::Border;
+use crate::control::{Control, ControlError};
+use crate::metrics::{Border, process_exposition};
 
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -28,10 +35,86 @@ const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CountedAs(pub(super) &'static str);
 
+/// How long the metrics of processes are the same.
+const PROCESSES_FRESH: Duration = Duration::from_secs(30);
+
+/// A text that several answers hold.
+#[derive(Clone, Debug)]
+struct SharedText {
+    text: Bytes,
+    shared: SharedAnswer,
+}
+
+impl From<String> for SharedText {
+    fn from(text: String) -> Self {
+        Self { shared: SharedAnswer::new(text.len()), text: text.into() }
+    }
+}
+
+impl IntoResponse for SharedText {
+    fn into_response(self) -> Response {
+        ([(header::CONTENT_TYPE, FORMAT)], Extension(self.shared), self.text).into_response()
+    }
+}
+
+/// The last text of the server's metrics.
+#[derive(Debug, Default)]
+pub(super) struct ServerMetrics(Arc<Mutex<Option<Rendered>>>);
+
+#[derive(Debug)]
+struct Rendered {
+    begun: Instant,
+    /// Until when nothing is rendered: at most half of one core's time is spent on it.
+    rests_until: Instant,
+    text: SharedText,
+}
+
+impl ServerMetrics {
+    /// A text that is not older than the question. Whoever waits for the one under way shares the next.
+    async fn text(&self, render: impl FnOnce() -> String + Send + 'static) -> SharedText {
+        let asked = Instant::now();
+        let mut last = Arc::clone(&self.0).lock_owned().await;
+        if let Some(rendered) = last.as_ref() {
+            if rendered.begun >= asked {
+                return rendered.text.clone();
+            }
+            tokio::time::sleep_until(rendered.rests_until.into()).await;
+        }
+        // On a thread of its own, and to its end: who hangs up makes no room for another.
+        let rendering = tokio::task::spawn_blocking(move || {
+            let begun = Instant::now();
+            let text = SharedText::from(render());
+            let rests_until = Instant::now() + begun.elapsed();
+            *last = Some(Rendered { begun, rests_until, text: text.clone() });
+            text
+        });
+        rendering.await.expect("rendering does not panic")
+    }
+}
+
+/// The last text of the metrics of processes.
+#[derive(Debug, Default)]
+pub(super) struct ProcessMetrics(Mutex<Option<(Instant, SharedText)>>);
+
+impl ProcessMetrics {
+    async fn text(&self, control: &Control) -> Result<SharedText, ControlError> {
+        let mut last = self.0.lock().await; // those who come meanwhile share it
+        if let Some((_, text)) = last.as_ref().filter(|(at, _)| at.elapsed() < PROCESSES_FRESH) {
+            return Ok(text.clone());
+        }
+        let text = SharedText::from(process_exposition(control).await?);
+        *last = Some((Instant::now(), text.clone()));
+        Ok(text)
+    }
+}
+
 pub(super) async fn show(State(state): State<ApiState>, request: Request) -> Response {
     let (head, _) = request.into_parts();
     match permitted(&state, &head).await {
-        Ok(()) => ([(header::CONTENT_TYPE, FORMAT)], text(&state)).into_response(),
+        Ok(()) => {
+            let of = state.clone();
+            state.border.metrics.text(move || text(&of)).await.into_response()
+        }
         Err(refused) => refused.into_response(),
     }
 }
@@ -40,12 +123,12 @@ pub(super) async fn show(State(state): State<ApiState>, request: Request) -> Res
 pub(super) async fn show_processes(State(state): State<ApiState>, request: Request) -> Response {
     let (head, _) = request.into_parts();
     match processes(&state, &head).await {
-        Ok(text) => ([(header::CONTENT_TYPE, FORMAT)], text).into_response(),
+        Ok(text) => text.into_response(),
         Err(refused) => refused.into_response(),
     }
 }
 
-async fn processes(state: &ApiState, head: &Parts) -> Result<String, NativeError> {
+async fn processes(state: &ApiState, head: &Parts) -> Result<SharedText, NativeError> {
     permitted(state, head).await?;
     if !state.border.settings.metrics_processes {
         let message = "usage of processes is not exposed: start the server with --metrics-processes";
@@ -98,5 +181,33 @@ fn known_method(method: &Method) -> &str {
     match *method {
         Method::GET | Method::POST | Method::PUT | Method::DELETE | Method::HEAD | Method::OPTIONS => method.as_str(),
         _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn all_who_ask_while_metrics_are_rendered_share_one_text_that_is_newer() {
+        let (metrics, rendered) = (ServerMetrics::default(), Arc::new(AtomicUsize::new(0)));
+        let ask = || {
+            let rendered = Arc::clone(&rendered);
+            metrics.text(move || rendered.fetch_add(1, Ordering::SeqCst).to_string())
+        };
+        let busy = Arc::clone(&metrics.0).lock_owned().await;
+        let mut waiting: Vec<_> = (0..50).map(|_| Box::pin(ask())).collect();
+        for one in &mut waiting {
+            assert!(futures::poll!(one).is_pending());
+        }
+
+        drop(busy);
+        let texts = futures::future::join_all(waiting).await;
+        let later = ask().await;
+
+        assert!(texts.iter().all(|text| text.text == "0" && text.shared.bytes() == 1), "{texts:?}");
+        assert_eq!(later.text, "1", "what happened since is in it");
     }
 }

@@ -22,12 +22,12 @@ use super::health::StoreHealth;
 use super::heavy::FleetWork;
 use super::https::Https;
 use super::limits::{self, Quota, RateLimit, Rates};
+use super::metrics::{ProcessMetrics, ServerMetrics};
 use super::parsing::Parsing;
 use super::proxies::TrustedProxies;
 use super::task_cache::TaskCache;
 use crate::control::Control;
 use crate::log_limit::LogLimit;
-use crate::metrics::ProcessMetrics;
 use crate::passwords::Passwords;
 use crate::webhooks::AddressFilter;
 
@@ -139,6 +139,7 @@ pub(super) struct ApiShared {
     pub(super) streams: Quota,
     pub(super) renditions: TaskCache,
     pub(super) store_health: StoreHealth,
+    pub(super) metrics: ServerMetrics,
     pub(super) process_metrics: ProcessMetrics,
     pub(super) downloads: Downloads,
     https: OnceLock<Https>,
@@ -171,6 +172,7 @@ impl ApiState {
             failed_sign_ins: LogLimit::default(),
             renditions: TaskCache::default(),
             store_health: StoreHealth::default(),
+            metrics: ServerMetrics::default(),
             process_metrics: ProcessMetrics::default(),
             https: OnceLock::new(),
             downloads: Downloads::new(settings.download_dir.clone()),

@@ -17,7 +17,7 @@ use proctor_runtime::metrics::{Counter, Exposition, Histogram, Kind, Labelled, a
 use proctor_store::{OperationStats, StoreStats};
 
 use crate::control::Control;
-pub(crate) use processes::ProcessMetrics;
+pub(crate) use processes::process_exposition;
 
 /// What happens; a scrape asks the rest where it is.
 #[derive(Debug)]

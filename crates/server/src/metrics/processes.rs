@@ -1,38 +1,21 @@
 //! Usage of processes, for those who switch it on (`--metrics-processes`).
 //!
-//! Promised: apart from the metrics of the server, so that those stay cheap; made from the last observations at most
-//! once in [`FRESH`], however often it is asked for, and of at most [`PROCESSES_MAX`] processes. Absent: history.
-
-use std::time::Duration;
+//! Promised: apart from the metrics of the server, so that those stay cheap; made from the last observations of at most
+//! [`PROCESSES_MAX`] processes. Absent: history, and how often it is made.
 
 use proctor_model::Phase;
 use proctor_runtime::metrics::{Exposition, Kind, as_number};
 use proctor_store::{ProcessQuery, ProcessRecord};
-use tokio::sync::Mutex;
-use tokio::time::Instant;
 
 use crate::control::{Control, ControlError};
 
-const FRESH: Duration = Duration::from_secs(30);
 /// Each has six series; Prometheus would not like more either.
 const PROCESSES_MAX: u64 = 20_000;
 
-/// The text of the last time.
-#[derive(Debug, Default)]
-pub(crate) struct ProcessMetrics(Mutex<Option<(Instant, String)>>);
-
-impl ProcessMetrics {
-    pub(crate) async fn text(&self, control: &Control) -> Result<String, ControlError> {
-        let mut last = self.0.lock().await; // those who come meanwhile share it
-        if let Some((_, text)) = last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
-            return Ok(text.clone());
-        }
-        let query = ProcessQuery { limit: Some(PROCESSES_MAX), ..ProcessQuery::default() };
-        let (all, processes) = control.all_processes(&query).await?;
-        let text = exposition(all, &processes);
-        *last = Some((Instant::now(), text.clone()));
-        Ok(text)
-    }
+pub(crate) async fn process_exposition(control: &Control) -> Result<String, ControlError> {
+    let query = ProcessQuery { limit: Some(PROCESSES_MAX), ..ProcessQuery::default() };
+    let (all, processes) = control.all_processes(&query).await?;
+    Ok(exposition(all, &processes))
 }
 
 type Value = fn(&ProcessRecord) -> Option<f64>;
