@@ -3,8 +3,10 @@
 //! Promised: whoever looks is answered within [`DEADLINE`]; a question lives until its answer or that deadline, however
 //! many of its viewers leave, so any number of viewers of one process cost its host one question at a time and none
 //! while an answer is fresh. Questions under way are at most [`QUESTIONS_MAX`] on the server and
-//! [`SESSION_QUESTIONS_MAX`] on one session, half of them about logs, and answers that are kept at most [`ANSWERS_MAX`]. An answer that nobody
-//! asked for, or that answers another question, is dropped. Absent: permissions (whoever calls has looked the process up
+//! [`SESSION_QUESTIONS_MAX`] on one session, half of them about logs, and answers that are kept at most [`ANSWERS_MAX`].
+//! Whoever asked first has the question on its account (`shares`) while it lives, also after it hung up: one payer leaves
+//! half of the server's questions to others and a quarter of those of each session, and administrators have some beyond
+//! all of that. An answer that nobody asked for, or that answers another question, is dropped. Absent: permissions (whoever calls has looked the process up
 //! as its caller) and the store: the server keeps no history and no logs.
 
 use std::collections::HashMap;
@@ -14,14 +16,20 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use proctor_model::{AgentId, LogQuery, LogTail, ProcessKey, UsageHistory, UsageRange};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-use super::{Control, Session};
+use super::{Caller, Control, Session};
+use crate::shares::{Held, Shares, payer_of};
 
 const DEADLINE: Duration = Duration::from_secs(5);
 /// Under way on the whole server.
-const QUESTIONS_MAX: usize = 256;
+const QUESTIONS_MAX: u64 = 256;
+/// Of these, those of one payer.
+const PAYER_QUESTIONS_MAX: u64 = QUESTIONS_MAX / 2;
+/// Beyond these, for administrators alone; on the server, and on one session.
+const ADMIN_QUESTIONS: u64 = 32;
+const SESSION_ADMIN_QUESTIONS: usize = 2;
 /// Under way on one session.
 const SESSION_QUESTIONS_MAX: usize = 8;
 /// Of these about logs, which may hang where usage does not.
@@ -83,19 +91,61 @@ struct Answered {
 /// The questions of one server.
 #[derive(Debug)]
 pub(super) struct HostQueries {
-    permits: Arc<Semaphore>,
+    under_way: Arc<Mutex<Held>>,
     next: AtomicU64,
     answers: Mutex<HashMap<Wanted, SharedAnswer>>,
 }
 
 impl Default for HostQueries {
     fn default() -> Self {
-        let permits = Arc::new(Semaphore::new(QUESTIONS_MAX));
-        Self { permits, next: AtomicU64::new(1), answers: Mutex::default() }
+        Self { under_way: Arc::default(), next: AtomicU64::new(1), answers: Mutex::default() }
+    }
+}
+
+/// On whose account a question is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Asker {
+    account: String,
+    is_admin: bool,
+}
+
+impl Asker {
+    fn new(caller: &Caller) -> Self {
+        Self { account: caller.account(), is_admin: caller.is_admin() }
+    }
+
+    fn is_of_payer(&self, other: &Self) -> bool {
+        payer_of(&self.account) == payer_of(&other.account)
+    }
+}
+
+/// A question that is under way on the server.
+#[derive(Debug)]
+struct QuestionPermit {
+    under_way: Arc<Mutex<Held>>,
+    account: String,
+}
+
+impl Drop for QuestionPermit {
+    fn drop(&mut self) {
+        self.under_way.lock().remove(&self.account, 1);
     }
 }
 
 impl HostQueries {
+    fn permit(&self, asker: &Asker) -> Result<QuestionPermit, HostsBusy> {
+        let shares = match asker.is_admin {
+            true => Shares::new(QUESTIONS_MAX + ADMIN_QUESTIONS, PAYER_QUESTIONS_MAX + ADMIN_QUESTIONS),
+            false => Shares::new(QUESTIONS_MAX, PAYER_QUESTIONS_MAX),
+        };
+        let mut under_way = self.under_way.lock();
+        if under_way.full(&asker.account, 1, shares).is_some() {
+            return Err(HostsBusy);
+        }
+        under_way.add(&asker.account, 1);
+        Ok(QuestionPermit { under_way: Arc::clone(&self.under_way), account: asker.account.clone() })
+    }
+
     /// The answer that is there or under way; else that of a new question, which `begin` asks.
     fn join_or_begin(
         &self,
@@ -155,7 +205,29 @@ fn time_to_live(answer: &HostAnswer<Reply>, asked: Asked) -> Duration {
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     unsent: Vec<Question>,
-    waiting: HashMap<u64, (Asked, oneshot::Sender<Reply>)>,
+    waiting: HashMap<u64, Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    asked: Asked,
+    asker: Asker,
+    answer: oneshot::Sender<Reply>,
+}
+
+impl Questions {
+    fn has_room(&self, asked: Asked, asker: &Asker) -> bool {
+        let is_log = |asked: Asked| matches!(asked, Asked::Log(_));
+        let reserve = if asker.is_admin { SESSION_ADMIN_QUESTIONS } else { 0 };
+        let has_room = |max: usize, counts: &dyn Fn(&Waiting) -> bool| {
+            let of_payer_max = max - max / 4 + reserve;
+            let counted = || self.waiting.values().filter(|waiting| counts(waiting));
+            counted().count() < max + reserve
+                && counted().filter(|waiting| waiting.asker.is_of_payer(asker)).count() < of_payer_max
+        };
+        has_room(SESSION_QUESTIONS_MAX, &|_| true)
+            && (!is_log(asked) || has_room(SESSION_LOG_QUESTIONS_MAX, &|waiting| is_log(waiting.asked)))
+    }
 }
 
 /// What an agent is asked.
@@ -178,16 +250,13 @@ impl<T> HostAnswer<T> {
 }
 
 impl Session {
-    fn ask(&self, question: Question) -> Result<oneshot::Receiver<Reply>, HostsBusy> {
+    fn ask(&self, question: Question, asker: Asker) -> Result<oneshot::Receiver<Reply>, HostsBusy> {
         let (answer, answered) = oneshot::channel();
         let mut questions = self.questions.lock();
-        let is_log = |asked: Asked| matches!(asked, Asked::Log(_));
-        let logs = questions.waiting.values().filter(|(asked, _)| is_log(*asked)).count();
-        let has_room = !is_log(question.asked) || logs < SESSION_LOG_QUESTIONS_MAX;
-        if questions.waiting.len() >= SESSION_QUESTIONS_MAX || !has_room {
+        if !questions.has_room(question.asked, &asker) {
             return Err(HostsBusy);
         }
-        questions.waiting.insert(question.request, (question.asked, answer));
+        questions.waiting.insert(question.request, Waiting { asked: question.asked, asker, answer });
         questions.unsent.push(question);
         drop(questions);
         self.wake();
@@ -208,11 +277,11 @@ impl Session {
     /// False: nobody asked this, or nobody waits any more.
     pub fn answer(&self, request: u64, reply: Reply) -> bool {
         let mut questions = self.questions.lock();
-        if !questions.waiting.get(&request).is_some_and(|(asked, _)| reply.answers(*asked)) {
+        if !questions.waiting.get(&request).is_some_and(|waiting| reply.answers(waiting.asked)) {
             return false;
         }
         let waiting = questions.waiting.remove(&request);
-        waiting.is_some_and(|(_, waiting)| waiting.send(reply).is_ok())
+        waiting.is_some_and(|waiting| waiting.answer.send(reply).is_ok())
     }
 
     /// The session is over: nobody will answer.
@@ -225,27 +294,30 @@ impl Control {
     /// What a process used, as its host tells.
     pub async fn usage_history(
         &self,
+        caller: &Caller,
         agent: &AgentId,
         key: &ProcessKey,
         range: UsageRange,
     ) -> Result<HostAnswer<Arc<UsageHistory>>, HostsBusy> {
-        let told = self.told_by_host(agent, key, Asked::Usage(range)).await?;
+        let told = self.told_by_host(caller, agent, key, Asked::Usage(range)).await?;
         Ok(told.filtered(|reply| if let Reply::Usage(history) = reply { Some(history) } else { None }))
     }
 
     /// The end of a process's log, as its host tells.
     pub async fn log_tail(
         &self,
+        caller: &Caller,
         agent: &AgentId,
         key: &ProcessKey,
         query: LogQuery,
     ) -> Result<HostAnswer<Arc<LogTail>>, HostsBusy> {
-        let told = self.told_by_host(agent, key, Asked::Log(query)).await?;
+        let told = self.told_by_host(caller, agent, key, Asked::Log(query)).await?;
         Ok(told.filtered(|reply| if let Reply::Log(tail) = reply { Some(tail) } else { None }))
     }
 
     async fn told_by_host(
         &self,
+        caller: &Caller,
         agent: &AgentId,
         key: &ProcessKey,
         asked: Asked,
@@ -260,7 +332,8 @@ impl Control {
         }
         let wanted = (agent.clone(), key.clone(), asked);
         let queries = &self.inner.host_queries;
-        let mut shared = queries.join_or_begin(&wanted, Instant::now(), || self.ask_host(session, key, asked))?;
+        let ask = || self.ask_host(session, key, asked, Asker::new(caller));
+        let mut shared = queries.join_or_begin(&wanted, Instant::now(), ask)?;
         let answered = shared.wait_for(Option::is_some).await;
         // An error: the server ends.
         let answer = answered.ok().and_then(|answered| answered.as_ref().map(|answered| answered.answer.clone()));
@@ -268,11 +341,17 @@ impl Control {
     }
 
     /// Asks in a task of its own: viewers come and go, the question stays until it is answered or given up.
-    fn ask_host(&self, session: Arc<Session>, key: &ProcessKey, asked: Asked) -> Result<SharedAnswer, HostsBusy> {
+    fn ask_host(
+        &self,
+        session: Arc<Session>,
+        key: &ProcessKey,
+        asked: Asked,
+        asker: Asker,
+    ) -> Result<SharedAnswer, HostsBusy> {
         let queries = &self.inner.host_queries;
-        let permit = Arc::clone(&queries.permits).try_acquire_owned().map_err(|_| HostsBusy)?;
+        let permit = queries.permit(&asker)?;
         let request = queries.next.fetch_add(1, Ordering::Relaxed);
-        let answered = session.ask(Question { request, key: key.clone(), asked })?;
+        let answered = session.ask(Question { request, key: key.clone(), asked }, asker)?;
         let (sender, shared) = watch::channel(None);
         let control = self.clone();
         self.inner.tasks.spawn("host question", async move {
@@ -291,7 +370,7 @@ impl Control {
         request: u64,
         answered: oneshot::Receiver<Reply>,
         shared: watch::Sender<Option<Answered>>,
-        _permit: OwnedSemaphorePermit,
+        _permit: QuestionPermit,
     ) -> HostAnswer<Reply> {
         let answer = match tokio::time::timeout(DEADLINE, answered).await {
             Ok(Ok(reply)) => HostAnswer::Told(reply),
@@ -325,6 +404,23 @@ mod tests {
 
     fn question(request: u64) -> Question {
         Question { request, key: "ns/web".parse().unwrap(), asked: Asked::Usage(UsageRange::Hour) }
+    }
+
+    fn log(request: u64) -> Question {
+        Question { asked: Asked::Log(LogQuery::default()), ..question(request) }
+    }
+
+    fn asker(app: &str) -> Asker {
+        Asker { account: crate::shares::account_of(app, app), is_admin: false }
+    }
+
+    fn admin() -> Asker {
+        Asker { is_admin: true, ..asker("admin") }
+    }
+
+    /// How many of so many questions a session takes.
+    fn taken(session: &Session, first: u64, asked: fn(u64) -> Question, asker: &Asker) -> usize {
+        (first..first + 20).filter(|request| session.ask(asked(*request), asker.clone()).is_ok()).count()
     }
 
     fn usage() -> Reply {
@@ -388,26 +484,45 @@ mod tests {
     #[test]
     fn a_session_has_a_bounded_number_of_questions() {
         let session = session();
-        let _asked: Vec<_> =
-            (0..SESSION_QUESTIONS_MAX as u64).map(|request| session.ask(question(request)).unwrap()).collect();
+        let [ana, bob] = ["ana", "bob"].map(asker);
 
-        assert_eq!(session.ask(question(99)).unwrap_err(), HostsBusy);
+        assert_eq!((taken(&session, 0, question, &ana), taken(&session, 20, question, &bob)), (6, 2));
+        assert_eq!(session.ask(question(99), bob.clone()).unwrap_err(), HostsBusy);
         session.give_up(3);
-        let _answered = session.ask(question(100)).unwrap();
+        let _answered = session.ask(question(100), bob).unwrap();
 
         assert_eq!(session.take_questions().len(), SESSION_QUESTIONS_MAX);
     }
 
     #[test]
+    fn readers_leave_questions_to_an_administrator_on_a_session_and_on_the_server() {
+        let (session, queries) = (session(), HostQueries::default());
+        for (first, app) in [(0, "ana"), (20, "bob")] {
+            taken(&session, first, log, &asker(app));
+            taken(&session, first + 100, question, &asker(app));
+        }
+        let permits = |asker: &Asker| std::iter::from_fn(|| queries.permit(asker).ok()).collect::<Vec<_>>();
+
+        let of_ana = permits(&asker("ana"));
+        let of_bob = permits(&asker("bob"));
+        let of_admin = permits(&admin());
+
+        assert_eq!((taken(&session, 300, log, &admin()), taken(&session, 400, question, &admin())), (2, 0));
+        assert_eq!([of_ana.len(), of_bob.len(), of_admin.len()], [128, 128, 32]);
+        drop((of_ana, of_bob, of_admin));
+        assert!(queries.under_way.lock().is_empty());
+    }
+
+    #[test]
     fn logs_leave_half_of_the_questions_of_a_session_to_usage() {
         let session = session();
-        let log = |request| Question { asked: Asked::Log(LogQuery::default()), ..question(request) };
-        let logs: Vec<_> = (0..8).map(|request| session.ask(log(request))).collect();
-        let usage: Vec<_> = (10..18).map(|request| session.ask(question(request))).collect();
+        let [ana, bob] = ["ana", "bob"].map(asker);
 
-        assert_eq!(logs.iter().filter(|asked| asked.is_ok()).count(), SESSION_LOG_QUESTIONS_MAX);
-        let left = SESSION_QUESTIONS_MAX - SESSION_LOG_QUESTIONS_MAX;
-        assert_eq!(usage.iter().filter(|asked| asked.is_ok()).count(), left);
+        let logs = taken(&session, 0, log, &ana) + taken(&session, 20, log, &bob);
+        let usage = taken(&session, 40, question, &ana) + taken(&session, 60, question, &bob);
+
+        assert_eq!(logs, SESSION_LOG_QUESTIONS_MAX);
+        assert_eq!(usage, SESSION_QUESTIONS_MAX - SESSION_LOG_QUESTIONS_MAX);
     }
 
     #[tokio::test(start_paused = true)]
@@ -428,7 +543,7 @@ mod tests {
     #[test]
     fn an_answer_counts_once_and_only_where_it_was_asked_for() {
         let session = session();
-        let mut answered = session.ask(question(7)).unwrap();
+        let mut answered = session.ask(question(7), asker("ana")).unwrap();
 
         let to_another_question = session.answer(7, Reply::Log(Arc::default()));
         let taken = [6, 7, 7].map(|request| session.answer(request, usage()));

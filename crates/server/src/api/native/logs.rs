@@ -42,7 +42,7 @@ pub(super) async fn log(
     let key = instance(&record, query.instance)?;
     let _ticket = state.border.waits.take(&caller.who).map_err(ApiError::from)?;
     caller.waits();
-    let answer = state.control.log_tail(&record.agent, &key, wanted).await;
+    let answer = state.control.log_tail(&caller.who, &record.agent, &key, wanted).await;
     let answer = answer.map_err(|busy| ApiError::busy(busy.to_string()))?;
     Ok(Json(view(&record, &key, &answer)?))
 }

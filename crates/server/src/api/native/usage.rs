@@ -44,7 +44,7 @@ pub(super) async fn usage(
     let span = query.range.unwrap_or_default();
     let _ticket = state.border.waits.take(&caller.who).map_err(ApiError::from)?;
     caller.waits();
-    let answer = state.control.usage_history(&record.agent, &key, range(span)).await;
+    let answer = state.control.usage_history(&caller.who, &record.agent, &key, range(span)).await;
     let answer = answer.map_err(|busy| ApiError::busy(busy.to_string()))?;
     Ok(Json(view(&record, &key, span, &answer)))
 }
