@@ -127,6 +127,10 @@ impl Control {
             let check = self.check_job(&caller, scope, &draft).await;
             self.audit_refusal(&caller, &draft.deed(), check).await?;
         }
+        // A resume asks for the right to operate alone: what waits must be what is registered.
+        if options.rolling.is_some() && draft.items.iter().any(|item| item.carried) {
+            return Err(ControlError::TaskState(messages::rolling_carries_no_spec()));
+        }
         let open = draft.open_targets(id, created_at);
         let permit = options.rolling.map(|_| self.inner.rollouts.open.take(&caller, open.len())).transpose()?;
         // What an administrator stops in an emergency waits for nobody.

@@ -1,8 +1,10 @@
 //! Rolling tasks end with the rights of who made them, and are resumed by who has them.
 
-use proctor_model::{Class, Code, Subject};
-use proctor_server::control::{Caller, ControlError, Missing};
-use proctor_store::{RolloutState, TaskView, User};
+use std::sync::Arc;
+
+use proctor_model::{Class, Code, Spec, Subject};
+use proctor_server::control::{Caller, ControlError, GivenSpec, Missing, Omitted, SpecSource};
+use proctor_store::{ProcessQuery, RolloutState, TaskView, User};
 
 use crate::rolling::{answer, codes, expect, fleet, is_over, restart, rolling, until};
 use crate::support::{ESB, World, registered};
@@ -19,6 +21,23 @@ pub(crate) async fn caller(world: &World, subjects: &[&str]) -> Caller {
         }
     }
     Caller { app, user, subjects, permissions, ..Caller::local("") }
+}
+
+#[tokio::test]
+async fn a_rolling_task_takes_no_spec_that_is_not_registered() {
+    let (world, sessions) = fleet().await;
+    let mut carried = restart(rolling(1, 0, 0));
+    let (_, records) = world.store.processes(&ProcessQuery::default()).await.unwrap();
+    let mut other = Spec::clone(&records[0].spec);
+    other.identity.pid_path = "/run/other.pid".parse().unwrap();
+    carried.items[0].spec = SpecSource::Given(GivenSpec { spec: Arc::new(other), omitted: Omitted::default() });
+
+    let refused = world.control.submit(carried).await;
+
+    assert!(matches!(refused, Err(ControlError::TaskState(_))), "{refused:?}");
+    let task = world.control.submit(restart(rolling(1, 0, 0))).await.unwrap();
+    assert!(task.is_new, "what is registered rolls");
+    expect(&world, &sessions, 1).await;
 }
 
 fn is_paused(view: &TaskView) -> bool {

@@ -13,6 +13,7 @@ super::catalogue! { Server:
     neither_true_nor_false(text: text) = "'{text}' is neither true nor false" | "'{text}' 既不是 true 也不是 false";
     is_there_twice() = "is there twice" | "重复";
     is_not_a_field(known: text) = "is not a field of this call; there are: {known}" | "不是该接口的字段，可用字段：{known}";
+    rolling_carries_no_spec() = "a rolling task runs what is registered: register the spec first" | "滚动任务只执行已注册的规格：请先注册该规格";
     status_does_not_roll() = "does not go with status, which is asked of all targets at once: leave it out" | "不能与 status 一起使用：查询状态会同时发往所有目标，请去掉该字段";
     has_no_fields() = "is not a field of this call, which has none" | "不是该接口的字段，该接口没有字段";
     must_be(expected: message, found: message) = "must be {expected}, not {found}" | "必须是{expected}，而不是{found}";
