@@ -65,13 +65,21 @@ pub struct NewApp {
     pub signatures: bool,
 }
 
-/// A role on a scope.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// A role on a scope, with bounds as those of a binding.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewGrant {
     pub role: String,
     /// `everything`, `business:3`, `set:2`, `namespace:web` or `cloud:0`.
     pub scope: String,
+    /// The only values of `identity.user` in specs that are registered by it; empty: any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 64)]
+    pub allow_users: Vec<String>,
+    /// The only directories below which paths of such specs may lie; empty: any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 64)]
+    pub allow_roots: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]

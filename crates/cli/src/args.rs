@@ -485,7 +485,7 @@ fn parse_host_key(text: &str) -> Result<HostKey, String> {
 fn parse_grant(text: &str) -> Result<NewGrant, String> {
     match text.split_once('@') {
         Some((role, scope)) if !role.is_empty() && !scope.is_empty() => {
-            Ok(NewGrant { role: role.to_owned(), scope: scope.to_owned() })
+            Ok(NewGrant { role: role.to_owned(), scope: scope.to_owned(), ..NewGrant::default() })
         }
         Some(_) | None => Err("must be ROLE@SCOPE, such as operator@namespace:web".into()),
     }

@@ -163,8 +163,12 @@ impl AppOptions {
     pub(crate) fn describe(self, code: &AppCode, bindings: &[Binding]) -> String {
         let Self { trusted, signing } = self;
         let trust = if trusted { "trusted" } else { "not trusted" };
-        let roles: Vec<String> =
-            bindings.iter().map(|binding| format!(", {} on {}", binding.role, binding.scope)).collect();
+        let described = |binding: &Binding| {
+            let Binding { role, scope, bounds, .. } = binding;
+            let within = if bounds.is_unbounded() { String::new() } else { format!(" within {bounds}") };
+            format!(", {role} on {scope}{within}")
+        };
+        let roles: Vec<String> = bindings.iter().map(described).collect();
         let roles = if trusted { ", admin on everything".to_owned() + &roles.concat() } else { roles.concat() };
         format!("app {code}: {trust}{}{roles}", if signing { ", may sign" } else { "" })
     }

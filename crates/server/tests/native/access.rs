@@ -53,6 +53,22 @@ async fn a_new_secret_gives_a_trusted_app_no_right_that_was_taken_from_it() {
 }
 
 #[tokio::test]
+async fn an_app_is_made_with_the_bounds_of_its_roles() {
+    let world = World::new().await;
+    let role = |user: &str| json!({ "role": "owner", "scope": "namespace:web", "allow_users": [user], "allow_roots": ["/opt/web"] });
+
+    let (bad, answer) = world.post("/apps", json!({ "code": "job", "roles": [role(" ")] })).await;
+    let (made, _) = world.post("/apps", json!({ "code": "job", "roles": [role("web")] })).await;
+
+    assert_eq!((bad, error(&answer).1), (StatusCode::BAD_REQUEST, "roles[0].allow_users[0]"), "{answer}");
+    assert_eq!(made, StatusCode::CREATED);
+    let bindings = world.got("/bindings?subject=app:job").await["bindings"].clone();
+    assert_eq!((&bindings[0]["allow_users"], &bindings[0]["allow_roots"]), (&json!(["web"]), &json!(["/opt/web"])));
+    let entry = world.got("/audit?action=create_app").await["entries"][0]["targets"][0].clone();
+    assert!(entry.as_str().unwrap().ends_with("within users web; roots /opt/web"), "{entry}");
+}
+
+#[tokio::test]
 async fn an_app_gets_its_roles_at_once_or_is_not_made() {
     let world = World::new().await;
     world.put("/businesses/3", json!({ "name": "web" })).await;

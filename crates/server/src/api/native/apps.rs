@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use proctor_api::{AppList, AppQuery, AppView, CreatedApp, NewApp, NewGrant, Removed};
-use proctor_model::{Bounds, FieldError, Subject};
+use proctor_model::{FieldError, Subject};
 use proctor_runtime::clock;
 use proctor_store::{App, Binding};
 use uuid::Uuid;
@@ -13,7 +13,7 @@ use super::body::{Body, Params};
 use super::caller::Authenticated;
 use super::described;
 use super::error::{Kind, NativeError};
-use super::roles::{role_name, scope};
+use super::roles::{bounds, role_name, scope};
 use super::{ApiState, Result};
 use crate::admin::{self, AppCode, AppOptions};
 use crate::control::Control;
@@ -52,7 +52,7 @@ fn bindings(code: &AppCode, roles: &[NewGrant]) -> std::result::Result<Vec<Bindi
             role: role_name("role", &grant.role).map_err(inside)?,
             subject: Subject::App(code.to_string()),
             scope: scope(&grant.scope).map_err(inside)?,
-            bounds: Bounds::default(),
+            bounds: bounds(&grant.allow_users, &grant.allow_roots).map_err(inside)?,
             created_at: clock::unix_millis(),
         })
     };

@@ -90,7 +90,7 @@ pub(super) async fn bind(
         role: role_name("role", &body.role)?,
         subject: body.subject.parse()?,
         scope: scope(&body.scope)?,
-        bounds: bounds(&body)?,
+        bounds: bounds(&body.allow_users, &body.allow_roots)?,
         created_at: clock::unix_millis(),
     };
     let target = described::binding(&binding);
@@ -134,8 +134,8 @@ pub(super) fn scope(text: &str) -> std::result::Result<Scope, FieldError> {
     Ok(scope)
 }
 
-fn bounds(body: &NewBinding) -> std::result::Result<Bounds, FieldError> {
-    Ok(Bounds { users: each("allow_users", &body.allow_users)?, roots: each("allow_roots", &body.allow_roots)? })
+pub(super) fn bounds(users: &[String], roots: &[String]) -> std::result::Result<Bounds, FieldError> {
+    Ok(Bounds { users: each("allow_users", users)?, roots: each("allow_roots", roots)? })
 }
 
 fn each<T>(field: &str, texts: &[String]) -> std::result::Result<BTreeSet<T>, FieldError>
