@@ -64,7 +64,7 @@ pub(crate) async fn run(args: ServerArgs, mut reloader: Option<Reloader>) -> Res
         traces: tracing.traces.clone(),
     };
     let server = Server::start(options, store, &tasks).await?;
-    tasks.spawn("memory", give_back_memory());
+    tasks.spawn_critical("memory", give_back_memory());
     tracing::info!(http = %server.http, link = %server.link, data = %dir.display(), "the server serves");
     proctor_runtime::systemd::notify("READY=1");
     let ended = until_over(&mut stop, &tasks, reload_on(hang_up, reloader.as_mut(), &server, &dir)).await;
