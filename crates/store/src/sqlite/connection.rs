@@ -229,6 +229,7 @@ mod tests {
     fn the_number_of_a_migration_is_the_schema_that_it_leads_to() {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sqlite/migrations");
         let mut files: Vec<PathBuf> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.retain(|file| file.extension().is_some_and(|extension| extension == "sql"));
         files.sort();
 
         for ((file, sql), number) in files.iter().zip(MIGRATIONS).zip(1..) {
