@@ -354,6 +354,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/hosts/unserved": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The hosts whose agents have left them for others. Each keeps its registrations for an agent that enrols for it, and
+         *     opens only to the key that served it, to a token that names it, or after leave to rejoin.
+         */
+        get: operations["unserved_hosts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/hosts/{host}": {
         parameters: {
             query?: never;
@@ -2015,8 +2035,12 @@ export interface components {
             /** @description `app:CODE` or `user:NAME`. */
             subject: string;
         };
-        /** @description A role on a scope. */
+        /** @description A role on a scope, with bounds as those of a binding. */
         NewGrant: {
+            /** @description The only directories below which paths of such specs may lie; empty: any. */
+            allow_roots?: string[];
+            /** @description The only values of `identity.user` in specs that are registered by it; empty: any. */
+            allow_users?: string[];
             role: string;
             /** @description `everything`, `business:3`, `set:2`, `namespace:web` or `cloud:0`. */
             scope: string;
@@ -3049,6 +3073,41 @@ export interface components {
             business?: number | null;
             /** @description Each an IP address, `CLOUD:IP` or an agent id. */
             hosts?: string[] | null;
+        };
+        UnservedHostList: {
+            hosts: components["schemas"]["UnservedHostView"][];
+        };
+        /** @description A host whose agent has left it for another one. */
+        UnservedHostView: {
+            /**
+             * Format: int64
+             * @description The business that it belongs to.
+             */
+            business?: number | null;
+            /** @description `CLOUD:IP`. */
+            host: string;
+            /** @description SHA-256 of the public key that served it. */
+            key_fingerprint: string;
+            /**
+             * Format: int64
+             * @description Registered on it; an agent that enrols for the host gets them.
+             */
+            processes: number;
+            /**
+             * Format: int64
+             * @description Until when another key may take the host over, once.
+             */
+            rejoin_until?: number | null;
+            /**
+             * Format: int64
+             * @description Since when the key that served it is revoked; absent where it is not.
+             */
+            revoked_at?: number | null;
+            /**
+             * Format: int64
+             * @description When its agent left.
+             */
+            since: number;
         };
         /** @description With every host, in the order in which their turn comes. */
         UpgradeDetail: components["schemas"]["UpgradeView"] & {
@@ -4144,6 +4203,32 @@ export interface operations {
             403: components["responses"]["permission_denied"];
             404: components["responses"]["not_found"];
             413: components["responses"]["body_too_large"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    unserved_hosts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UnservedHostList"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
             429: components["responses"]["too_many_requests"];
             500: components["responses"]["internal"];
             503: components["responses"]["unavailable"];
