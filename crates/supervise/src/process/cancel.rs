@@ -22,13 +22,14 @@ impl Process {
         if self.queue.len() + self.queue_of_next.len() < waiting {
             let outcome = Box::new(Outcome::new(Code::Cancelled, messages::cancelled_before(), self.record.managed));
             self.actions.push_back(Action::Finish { operation, outcome });
-            return;
+            return self.forget_ended_run();
         }
         let Some(current) = self.current.as_mut().filter(|current| current.request.operation == operation) else {
             return;
         };
         if !current.begun {
             self.looks += 1; // what the look sees is of no more use
+            self.forget_ended_run();
             return self.fail(now, Code::Cancelled, messages::cancelled_before());
         }
         current.cut_short = Some(CutShort::Cancelled);

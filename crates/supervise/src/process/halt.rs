@@ -33,21 +33,26 @@ impl Process {
             }
             None if is_kill => self.kill_tree(now, life),
             None => {
-                self.mark_unwanted();
+                self.note_wish();
                 self.actions.push_back(Action::Signal(life.clone(), Signal::Terminate));
                 self.wait_for_exit(now, life);
             }
         }
     }
 
-    /// A stop or kill command begins or a signal is sent. If an operator wants it, so is the end of this life from now
-    /// on, also when the operation is taken back: nobody can take back what was sent.
-    pub(super) fn mark_unwanted(&mut self) {
-        let kind = self.current.as_ref().map(|current| current.request.kind);
-        if matches!(kind, Some(OperationKind::Stop | OperationKind::Kill)) && self.record.unwanted != self.record.life {
-            self.record.unwanted.clone_from(&self.record.life);
-            self.dirty = true;
+    /// A command begins or a signal is sent. If an operator's stop or kill wants it, the end of this life is wanted
+    /// from now on, also when the operation is taken back: nobody can take back what was sent. A start or restart wants
+    /// the process back, and supervision counts anew. What is taken back before has changed nothing of that.
+    pub(super) fn note_wish(&mut self) {
+        match self.current.as_ref().map(|current| current.request.kind) {
+            Some(OperationKind::Stop | OperationKind::Kill) => self.record.unwanted.clone_from(&self.record.life),
+            Some(OperationKind::Start | OperationKind::Restart) => {
+                (self.record.unwanted, self.record.attempts, self.record.failed) = (None, 0, false);
+            }
+            Some(OperationKind::Reload | OperationKind::Manage | OperationKind::Release | OperationKind::Status)
+            | None => return,
         }
+        self.dirty = true;
     }
 
     pub(super) fn on_stop_command_exit(&mut self, now: Time, life: Incarnation, end: CommandExit) {
@@ -93,7 +98,7 @@ impl Process {
     }
 
     pub(super) fn kill_tree(&mut self, now: Time, life: Incarnation) {
-        self.mark_unwanted();
+        self.note_wish();
         self.actions.push_back(Action::KillTree(life.clone()));
         let message = messages::still_there_after_sigkill(life.pid);
         let fallback = Fallback::Fail(Failure::new(Code::CheckFailed, message));

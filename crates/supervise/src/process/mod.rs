@@ -430,9 +430,7 @@ impl Process {
             (launch.begun, launch.until, launch.since) = (true, until, Some(command.start_ticks));
             self.session = Some((command.pid, command.start_ticks));
         }
-        if let CommandKind::Stop | CommandKind::Kill = kind {
-            self.mark_unwanted();
-        }
+        self.note_wish();
         if self.scheduled {
             self.note_run();
         }

@@ -22,6 +22,7 @@ impl Process {
         let kind = request.kind;
         self.current = Some(self.current_of(now, request));
         if expired {
+            self.forget_ended_run();
             return self.fail(now, Code::CommandFailed, messages::expired());
         }
         match kind {
@@ -33,13 +34,11 @@ impl Process {
                 self.release();
                 self.succeed(now);
             }
-            OperationKind::Start | OperationKind::Restart => {
-                self.record.attempts = 0;
-                self.record.failed = false;
-                self.record.unwanted = None;
-                self.probe();
-            }
-            OperationKind::Stop | OperationKind::Kill | OperationKind::Reload => self.probe(),
+            OperationKind::Start
+            | OperationKind::Restart
+            | OperationKind::Stop
+            | OperationKind::Kill
+            | OperationKind::Reload => self.probe(),
             OperationKind::Status => self.fail(now, Code::CommandFailed, "a status query changes nothing"),
         }
     }
@@ -161,7 +160,7 @@ impl Process {
             (OperationKind::Stop, Some(life), _) => {
                 // Where its command had not begun this was not done yet; a stop that was taken back has touched nothing.
                 if !self.is_cut_short() {
-                    self.mark_unwanted();
+                    self.note_wish();
                 }
                 self.wait_for_exit(now, life);
             }

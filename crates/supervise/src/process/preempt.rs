@@ -212,6 +212,14 @@ impl Process {
         }
     }
 
+    /// An operation that waited is not carried out: where no other wants the end of the scheduled run, nobody's goal is
+    /// reached by it.
+    pub(super) fn forget_ended_run(&mut self) {
+        let is_for_end =
+            |later: &Request| matches!(later.kind, OperationKind::Stop | OperationKind::Kill | OperationKind::Restart);
+        self.run_ended_by_hand &= self.queue.iter().any(is_for_end);
+    }
+
     /// The process is known, so that the operation can be about it; the command ends with it.
     fn leave_command(&mut self, now: Time) {
         self.detach_command();

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use proctor_model::{Code, OperationKind, Phase};
+use proctor_model::{Code, Lifetime, OperationKind, Phase};
 
 use super::world::{Habits, World, spec};
-use super::{code_of, resident, running};
+use super::{code_of, period, resident, running};
 
 #[test]
 fn a_cancelled_operation_that_waits_never_runs() {
@@ -110,6 +110,61 @@ fn a_reload_that_is_cancelled_or_refused_does_not_bring_back_what_a_stop_has_fai
         assert_eq!(world.outcome(reload).unwrap().code, code);
         assert!(!world.is_alive() && !world.machine.managed());
     }
+}
+
+#[test]
+fn a_start_or_restart_that_is_cancelled_before_it_does_anything_does_not_bring_back_what_a_stop_has_failed_on() {
+    for kind in [OperationKind::Start, OperationKind::Restart] {
+        for wait in [Duration::ZERO, Duration::from_millis(1)] {
+            let mut world = running(Habits { dies_after_ms: Some(60_000), ..Habits::default() });
+            let stop = world.request(OperationKind::Stop);
+            world.pass(Duration::from_secs(30));
+            assert_eq!(world.outcome(stop).unwrap().code, Code::CheckFailed);
+
+            let operation = world.request(kind);
+            world.pass(wait);
+            if world.outcome(operation).is_none() {
+                world.cancel(operation);
+            }
+            world.pass(Duration::from_secs(600));
+
+            assert!(!world.ran.contains(&operation));
+            assert!(!world.is_alive() && !world.machine.managed(), "{kind} after {wait:?}");
+        }
+    }
+}
+
+#[test]
+fn a_start_that_is_cancelled_before_it_does_anything_does_not_hide_that_supervision_has_given_up() {
+    let mut world = running(Habits::default());
+    world.habits.appears_after_ms = None;
+    world.kill_outside();
+    world.pass(Duration::from_secs(600));
+    assert_eq!(world.machine.phase(), Phase::Failed);
+
+    let start = world.request(OperationKind::Start);
+    world.cancel(start);
+
+    assert_eq!(world.outcome(start).unwrap().code, Code::Cancelled);
+    assert_eq!(world.machine.phase(), Phase::Failed);
+}
+
+#[test]
+fn a_stop_of_a_scheduled_run_that_is_cancelled_does_not_speak_for_a_later_one() {
+    let spec = spec(|spec| {
+        spec.policy.lifetime = Lifetime::Periodic;
+        spec.policy.cycle = Some(period(60));
+    });
+    let mut world = World::new(spec, Habits { start_takes_ms: 60_000, appears_after_ms: None, ..Habits::default() });
+    code_of(&mut world, OperationKind::Manage);
+    world.due();
+    world.pass(Duration::from_secs(1));
+    let stop = world.request(OperationKind::Stop);
+    world.cancel(stop);
+    world.pass(Duration::from_secs(10));
+    assert_eq!(world.outcome(stop).unwrap().code, Code::Cancelled);
+
+    assert_eq!(code_of(&mut world, OperationKind::Stop), Code::NotRunning);
 }
 
 #[test]
