@@ -224,8 +224,8 @@ impl Driver {
                 && touches_host(request.kind)
                 && self.policy().is_some_and(|policy| policy.has_paths(&key.namespace));
         match self.admission.arrivals.waiting(&key) {
-            Some(ARRIVED_MAX..) => {
-                let reason = messages::too_many_arrived(ARRIVED_MAX);
+            Some(waiting) if waiting >= ARRIVED_MAX + arrived.request.reserve() => {
+                let reason = messages::too_many_arrived(waiting);
                 self.refuse(&key, arrived.request.operation, reason);
             }
             Some(_) => self.admission.arrivals.push(key, arrived),

@@ -1,6 +1,6 @@
 //! Operations whose paths are being resolved, in the order of their arrival, one process after the other.
 //!
-//! Promised: at most [`ARRIVED_MAX`] of a process wait; each knows the registration that it was asked for. Absent:
+//! Promised: at most [`ARRIVED_MAX`] of a process wait, and a few more that end something; each knows the registration that it was asked for. Absent:
 //! resolving anything.
 
 use std::collections::{HashMap, HashSet, VecDeque};

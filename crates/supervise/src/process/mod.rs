@@ -43,6 +43,8 @@ pub use types::{Action, CommandKind, Event, HealthState, LimitBreach, Notice, Re
 
 /// Operations that may wait behind the current one; more are refused at once.
 const QUEUE_MAX: usize = 64;
+/// So many more may wait that end something: a crowd of others does not keep a process from being stopped.
+const QUEUE_RESERVE: usize = 8;
 
 /// The operation under way.
 #[derive(Debug)]
@@ -511,8 +513,9 @@ impl Process {
             return; // delivered again
         }
         let Some(request) = self.apply_immediately(now, request) else { return };
-        if self.queue.len() + self.queue_of_next.len() >= QUEUE_MAX {
-            return self.answer_unbegun(&request, messages::too_many_waiting(QUEUE_MAX));
+        let waiting = self.queue.len() + self.queue_of_next.len();
+        if waiting >= QUEUE_MAX + request.reserve() {
+            return self.answer_unbegun(&request, messages::too_many_waiting(waiting));
         }
         if self.record.next.is_some() {
             return self.queue_of_next.push_back(request);

@@ -9,7 +9,7 @@ use proctor_model::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::Elder;
+use super::{Elder, QUEUE_RESERVE};
 use crate::Time;
 use crate::limit::Breach;
 
@@ -26,6 +26,20 @@ pub struct Request {
     pub spec: Option<Arc<Spec>>,
     /// It must not begin after this time.
     pub expires: Time,
+}
+
+impl Request {
+    /// How many more of its kind may wait than of others.
+    pub fn reserve(&self) -> usize {
+        match self.kind {
+            OperationKind::Stop | OperationKind::Kill | OperationKind::Release => QUEUE_RESERVE,
+            OperationKind::Start
+            | OperationKind::Restart
+            | OperationKind::Reload
+            | OperationKind::Manage
+            | OperationKind::Status => 0,
+        }
+    }
 }
 
 /// What the world tells the machine.

@@ -478,3 +478,20 @@ fn what_a_start_brought_lives_on_where_nobody_can_tell_whether_it_runs() {
     assert_eq!(code_of(&mut world, OperationKind::Start), Code::AlreadyRunning);
     assert_eq!(world.launches.len(), 1);
 }
+
+#[test]
+fn a_crowd_of_operations_does_not_keep_a_process_from_being_stopped() {
+    let mut world = running(Habits { stop_takes_ms: 2000, ..Habits::default() });
+    for _ in 0..65 {
+        world.request(OperationKind::Restart);
+    }
+    let refused = world.request(OperationKind::Restart);
+    let ends: Vec<_> = (0..9).map(|_| world.request(OperationKind::Stop)).collect();
+
+    let outcome = world.outcome(refused).unwrap();
+    assert_eq!(outcome.message, "64 operations are waiting for this process already");
+    assert!(ends[..8].iter().all(|stop| world.outcome(*stop).is_none()), "they wait");
+    assert_eq!(world.outcome(ends[8]).unwrap().code, Code::CommandFailed);
+    world.pass(Duration::from_secs(4000));
+    assert!(!world.is_alive() && !world.machine.managed());
+}
