@@ -39,6 +39,8 @@ pub(super) enum Activity {
     },
     /// What an earlier life or a failed start has left behind is being ended; `next` comes after it.
     ClearingLeftovers { next: AfterLeftovers },
+    /// Something was ended before a start, which took its time: what is there by now is looked at once more.
+    LookingAgain { command: CommandKind, timeout: Duration },
     /// An operation's start: alive, and must be so until `until`. `first` is the first check; without a second
     /// one it is `until`.
     StartCheck { first: Time, until: Time },
@@ -98,6 +100,7 @@ impl Activity {
             Self::Idle
             | Self::Probing
             | Self::ClearingLeftovers { .. }
+            | Self::LookingAgain { .. }
             | Self::Stopping { .. }
             | Self::Reloading { .. } => None,
         }

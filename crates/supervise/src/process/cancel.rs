@@ -63,7 +63,7 @@ impl Process {
                 let next = AfterLeftovers::LaunchFailed(Failure::new(cut.code, message));
                 self.work = Activity::ClearingLeftovers { next };
             }
-            clearing @ Activity::ClearingLeftovers { .. } => self.work = clearing,
+            clearing @ (Activity::ClearingLeftovers { .. } | Activity::LookingAgain { .. }) => self.work = clearing,
             // After a restart of the agent: what the look finds decides what there is to end.
             other @ (Activity::Idle | Activity::Backoff { .. } | Activity::Probing) => self.work = other,
         }

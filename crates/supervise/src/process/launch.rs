@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use proctor_model::{
-    Code, CommandExit, CommandResult, Exit, Incarnation, Lifetime, OperationKind, Probe, Spec, messages,
+    Code, CommandExit, CommandResult, Exit, Incarnation, Lifetime, Message, OperationKind, Probe, Spec, messages,
 };
 
 use super::activity::{Activity, AfterLeftovers, Failure, ProbePlan};
@@ -51,7 +51,7 @@ impl Process {
     pub(super) fn launch_now(&mut self, now: Time, command: CommandKind, old: Option<Incarnation>, timeout: Duration) {
         let control = &self.policy_of_current().control;
         let line = if command == CommandKind::Restart { control.restart.clone() } else { control.start.clone() };
-        self.last_exit = None;
+        (self.last_exit, self.told_waiting, self.run_ended_by_hand) = (None, Message::default(), false);
         let Some(line) = line else {
             self.record.last_launch = Some(now);
             return self.launch_failed(now, Failure::new(Code::CommandFailed, messages::no_start_command()));

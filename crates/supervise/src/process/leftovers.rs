@@ -4,20 +4,25 @@
 //! so does the end of a life that an operator's stop or kill had failed on; what is left of a life or scheduled
 //! run that ended by itself, also of one that was unregistered since, is ended before the next start command
 //! runs; nothing that began before the launch of that life is touched, nor what belongs to an unregistered
-//! process that lives. Absent: finding it. The host knows what belongs together; [`Leftovers`] says from when on.
+//! process that lives. What outlives SIGKILL stays on record, and nothing is started beside it: a start fails,
+//! supervision waits without using up its retries. Absent: finding it. The host knows what belongs together;
+//! [`Leftovers`] says from when on.
 
 use std::time::Duration;
 
-use proctor_model::{Code, Incarnation, Leftovers, OperationKind, messages};
+use proctor_model::{Code, Incarnation, Leftovers, Message, OperationKind, Probe, messages};
 
 use super::activity::{Activity, AfterLeftovers, Failure};
-use super::{Action, Elder, Process};
+use super::relaunch::POSTPONED;
+use super::{Action, CommandKind, Elder, Process};
 use crate::Time;
 
 /// What is left behind gets this long after SIGTERM. A kill gives it nothing.
 const GRACE: Duration = Duration::from_secs(1);
 /// For so long after the end of a life its sessions still are its own: their numbers have not come round.
 const SESSIONS_HOLD: Duration = Duration::from_secs(10);
+/// What could not be ended is tried again by supervision after this: a search reads all processes of the host.
+const SURVIVORS_PAUSE: Duration = Duration::from_secs(10);
 
 impl Process {
     /// A life begins: from when on what belongs to it began. One that nobody here started goes on from
@@ -137,6 +142,9 @@ impl Process {
             return;
         }
         let Activity::ClearingLeftovers { next } = std::mem::replace(&mut self.work, Activity::Idle) else { return };
+        if left > 0 {
+            return self.leave_survivors(now, next, left);
+        }
         self.dirty |= self.record.remains.take().is_some();
         if self.record.life.is_none() {
             self.dirty |= self.record.elder != elder || self.record.unwanted.is_some();
@@ -146,11 +154,10 @@ impl Process {
             AfterLeftovers::LaunchFailed(Failure { code, message }) if ended > 0 => {
                 AfterLeftovers::LaunchFailed(Failure::new(code, messages::leftovers_ended(message, ended)))
             }
-            AfterLeftovers::Stopped if left > 0 => {
-                let kind = self.current.as_ref().map_or(OperationKind::Stop, |current| current.request.kind);
-                let message = messages::ended_but_left_behind(kind, left);
-                self.release();
-                return self.fail(now, Code::CheckFailed, message);
+            AfterLeftovers::Launch { command, old: None, timeout } if ended > 0 => {
+                self.probe();
+                self.work = Activity::LookingAgain { command, timeout };
+                return;
             }
             next @ (AfterLeftovers::Launch { .. }
             | AfterLeftovers::LaunchFailed(_)
@@ -162,31 +169,110 @@ impl Process {
         self.go_on(now, next);
     }
 
-    /// What was left behind stays on record: the next stop or launch tries again.
     pub(super) fn not_cleared(&mut self, now: Time, reason: &str) {
         if !matches!(self.work, Activity::ClearingLeftovers { .. }) {
             return;
         }
         let Activity::ClearingLeftovers { next } = std::mem::replace(&mut self.work, Activity::Idle) else { return };
+        let said = messages::leftovers_not_ended(reason);
+        let kind = self.current.as_ref().map_or(OperationKind::Stop, |current| current.request.kind);
+        let stopped = messages::not_running_but(kind, said.clone());
+        self.leave_on_record(now, next, said, stopped);
+    }
+
+    /// Not even SIGKILL has ended so many.
+    fn leave_survivors(&mut self, now: Time, next: AfterLeftovers, left: usize) {
+        let said = messages::leftovers_survive(left);
+        let kind = self.current.as_ref().map_or(OperationKind::Stop, |current| current.request.kind);
+        let stopped = match &next {
+            AfterLeftovers::NotRunning(_) => messages::not_running_but(kind, said.clone()),
+            AfterLeftovers::Launch { .. }
+            | AfterLeftovers::LaunchFailed(_)
+            | AfterLeftovers::Stopped
+            | AfterLeftovers::Evicted
+            | AfterLeftovers::Swept => messages::ended_but_left_behind(kind, left),
+        };
+        self.leave_on_record(now, next, said, stopped);
+    }
+
+    /// What was left behind may be there and stays on record: the next stop or launch tries again. `stopped` is what
+    /// a stop says of it.
+    fn leave_on_record(&mut self, now: Time, next: AfterLeftovers, said: Message, stopped: Message) {
         // It is not tried again and again by itself.
         self.dirty |= self.record.life.is_none() && self.record.unwanted.take().is_some();
-        let kind = self.current.as_ref().map(|current| current.request.kind);
-        let said = messages::leftovers_not_ended(reason);
         match next {
-            AfterLeftovers::Launch { .. } if kind.is_none() && self.scheduled => self.postpone_run(now),
+            launch @ AfterLeftovers::Launch { .. } if self.is_cut_short() || self.is_overtaken() => {
+                self.go_on(now, launch)
+            }
+            AfterLeftovers::Launch { .. } if self.current.is_none() => {
+                self.hold_launch(now, messages::not_started(said))
+            }
             AfterLeftovers::Launch { .. } => {
-                let said = messages::not_started(said);
-                self.end_failed_launch(now, Failure::new(Code::CheckFailed, said));
+                self.end_failed_launch(now, Failure::new(Code::CheckFailed, messages::not_started(said)));
             }
             AfterLeftovers::LaunchFailed(Failure { code, message }) => {
                 self.end_failed_launch(now, Failure::new(code, messages::with_note(message, said)));
             }
             AfterLeftovers::Stopped | AfterLeftovers::NotRunning(_) => {
-                self.release();
-                let kind = kind.unwrap_or(OperationKind::Stop);
-                self.fail(now, Code::CheckFailed, messages::not_running_but(kind, said));
+                match self.current.as_ref().map(|current| current.request.kind) {
+                    // Whoever restarts it wants it to run: supervision goes on where it is managed.
+                    Some(OperationKind::Restart) => self.record.launch = None,
+                    Some(_) | None => self.release(),
+                }
+                self.dirty = true;
+                self.fail(now, Code::CheckFailed, stopped);
             }
             next @ (AfterLeftovers::Evicted | AfterLeftovers::Swept) => self.go_on(now, next),
+        }
+    }
+
+    /// Supervision starts nothing beside what an earlier life has left behind. That is no attempt.
+    fn hold_launch(&mut self, now: Time, reason: Message) {
+        if self.scheduled {
+            return self.postpone_run(now, SURVIVORS_PAUSE);
+        }
+        self.record.launch = None;
+        self.record.attempts = self.record.attempts.saturating_sub(1);
+        let pause = self.record.spec.policy.start_interval.duration().max(SURVIVORS_PAUSE);
+        self.record.not_before = Some(now + pause);
+        self.dirty = true;
+        self.tell_once(reason);
+        self.work = Activity::Backoff { at: now + pause };
+    }
+
+    /// An operator's word comes before what supervision is about to start, also one that was answered meanwhile: a
+    /// release.
+    fn is_overtaken(&self) -> bool {
+        self.current.is_none() && (!self.queue.is_empty() || !self.record.managed)
+    }
+
+    /// Whether somebody has started the process while something was ended before its start.
+    pub(super) fn looked_again(&mut self, now: Time, look: Probe, command: CommandKind, timeout: Duration) {
+        self.unclear = matches!(look, Probe::Unclear { .. });
+        match look {
+            Probe::Running(life) => {
+                self.record.launch = None;
+                self.adopt(now, life);
+            }
+            Probe::Absent(reason) | Probe::Dead { reason, .. } | Probe::Unclear { reason, .. } => self.reason = reason,
+        }
+        let is_held = self.unclear || self.record.life.is_some();
+        if !is_held || self.is_cut_short() || self.is_overtaken() {
+            return self.go_on(now, AfterLeftovers::Launch { command, old: None, timeout });
+        }
+        self.record.launch = None;
+        self.dirty = true;
+        match (self.current.as_ref().map(|current| current.request.kind), self.record.life.as_ref()) {
+            (Some(_), Some(life)) => {
+                let message = messages::process_runs_already(life.pid);
+                self.fail(now, Code::AlreadyRunning, message);
+            }
+            (Some(kind), None) => self.fail_unclear(now, kind),
+            (None, _) if self.scheduled => self.postpone_run(now, POSTPONED),
+            (None, _) => {
+                self.record.attempts = self.record.attempts.saturating_sub(1);
+                self.supervise(now);
+            }
         }
     }
 
@@ -198,12 +284,9 @@ impl Process {
                 self.dirty = true;
                 self.fail(now, failure.code, failure.message);
             }
-            // An operator's word comes first, also one that was answered meanwhile: a release.
-            AfterLeftovers::Launch { .. }
-                if self.current.is_none() && (!self.queue.is_empty() || !self.record.managed) =>
-            {
+            AfterLeftovers::Launch { .. } if self.is_overtaken() => {
                 if self.scheduled {
-                    return self.postpone_run(now);
+                    return self.postpone_run(now, POSTPONED);
                 }
                 self.record.launch = None;
                 self.record.attempts = self.record.attempts.saturating_sub(1);

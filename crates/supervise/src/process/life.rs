@@ -109,7 +109,7 @@ impl Process {
         (self.session, self.named, self.last_exit, self.evicting) = (None, None, None, None);
         (self.owed_run, self.interrupted) = (None, None);
         (self.scheduled, self.run_ended_by_hand, self.unclear) = (false, false, false);
-        for text in [&mut self.reason, &mut self.evicted_for, &mut self.told_unclear] {
+        for text in [&mut self.reason, &mut self.evicted_for, &mut self.told_waiting] {
             *text = Message::default();
         }
         elder.into_iter().for_each(|elder| self.inherit(elder));
@@ -162,6 +162,7 @@ impl Process {
     /// Takes a running process as the present life and watches it.
     pub(super) fn adopt(&mut self, now: Time, life: Incarnation) {
         self.unclear = false;
+        self.told_waiting = Message::default();
         if self.record.life.as_ref() == Some(&life) && self.running_since.is_some() {
             return;
         }

@@ -105,8 +105,8 @@ pub struct Process {
     named: Option<i32>,
     /// Whether the newest look could not tell if it is there. Nothing is started then, nor ended.
     unclear: bool,
-    /// The reason for which it was last said that supervision waits because of that.
-    told_unclear: Message,
+    /// The reason for which it was last said that supervision waits, until something is started or runs.
+    told_waiting: Message,
     /// How the last life ended.
     last_exit: Option<Exit>,
     /// Spreads the waits of many hosts and processes.
@@ -171,7 +171,7 @@ impl Process {
             evicted_for: Message::default(),
             named: None,
             unclear: false,
-            told_unclear: Message::default(),
+            told_waiting: Message::default(),
             last_exit: None,
             seed,
         }
@@ -319,7 +319,8 @@ impl Process {
                 Phase::Starting
             }
             (
-                Activity::ClearingLeftovers { next: AfterLeftovers::Launch { .. } | AfterLeftovers::LaunchFailed(_) },
+                Activity::ClearingLeftovers { next: AfterLeftovers::Launch { .. } | AfterLeftovers::LaunchFailed(_) }
+                | Activity::LookingAgain { .. },
                 _,
             ) => Phase::Starting,
             (Activity::Stopping { .. } | Activity::WaitingForExit { .. } | Activity::ClearingLeftovers { .. }, _) => {
@@ -411,6 +412,7 @@ impl Process {
             Activity::Launching { old, pause, since, .. } => {
                 self.on_probe_while_launching(now, look, old, pause, since)
             }
+            Activity::LookingAgain { command, timeout } => self.looked_again(now, look, command, timeout),
             other @ (Activity::Idle
             | Activity::Backoff { .. }
             | Activity::ClearingLeftovers { .. }
@@ -453,6 +455,7 @@ impl Process {
             | Activity::Probing
             | Activity::WaitingForPid { .. }
             | Activity::ClearingLeftovers { .. }
+            | Activity::LookingAgain { .. }
             | Activity::StartCheck { .. }
             | Activity::WaitingForExit { .. }) => self.work = other,
         }
@@ -473,6 +476,7 @@ impl Process {
             | Activity::Launching { .. }
             | Activity::WaitingForPid { .. }
             | Activity::ClearingLeftovers { .. }
+            | Activity::LookingAgain { .. }
             | Activity::Stopping { .. }
             | Activity::Reloading { .. }) => self.work = other,
         }
@@ -501,6 +505,7 @@ impl Process {
             other @ (Activity::Idle
             | Activity::Probing
             | Activity::ClearingLeftovers { .. }
+            | Activity::LookingAgain { .. }
             | Activity::Stopping { .. }
             | Activity::Reloading { .. }) => {
                 self.work = other;

@@ -47,9 +47,6 @@ impl Process {
     pub(super) fn handle_probe(&mut self, now: Time, look: Probe) {
         let before = self.record.life.clone();
         self.unclear = matches!(look, Probe::Unclear { .. });
-        if !self.unclear {
-            self.told_unclear = Message::default();
-        }
         match look {
             Probe::Running(life) => {
                 self.named = Some(life.pid);
@@ -117,7 +114,7 @@ impl Process {
 
     /// Nothing is started nor ended where nobody can tell whether the process runs. Who stops it wants it to stay
     /// down.
-    fn fail_unclear(&mut self, now: Time, kind: OperationKind) {
+    pub(super) fn fail_unclear(&mut self, now: Time, kind: OperationKind) {
         let message = match kind {
             OperationKind::Stop | OperationKind::Kill => {
                 self.release();

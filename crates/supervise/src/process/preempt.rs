@@ -115,6 +115,7 @@ impl Process {
             | Activity::Launching { .. }
             | Activity::WaitingForPid { .. }
             | Activity::ClearingLeftovers { .. }
+            | Activity::LookingAgain { .. }
             | Activity::StartCheck { .. }
             | Activity::Stopping { .. }
             | Activity::WaitingForExit { .. }
@@ -140,6 +141,7 @@ impl Process {
             | Activity::Probing
             | Activity::Launching { .. }
             | Activity::ClearingLeftovers { .. }
+            | Activity::LookingAgain { .. }
             | Activity::Stopping { .. }
             | Activity::WaitingForExit { .. }
             | Activity::Reloading { .. } => Duration::ZERO,
@@ -171,6 +173,7 @@ impl Process {
             | Activity::Launching { .. }
             | Activity::WaitingForPid { .. }
             | Activity::ClearingLeftovers { .. }
+            | Activity::LookingAgain { .. }
             | Activity::StartCheck { .. }
             | Activity::Stopping { .. }
             | Activity::WaitingForExit { .. }
@@ -205,6 +208,7 @@ impl Process {
             | Activity::Backoff { .. }
             | Activity::Probing
             | Activity::ClearingLeftovers { .. }
+            | Activity::LookingAgain { .. }
             | Activity::StartCheck { .. }
             | Activity::Stopping { .. }
             | Activity::WaitingForExit { .. }

@@ -170,16 +170,19 @@ impl Process {
         self.become_idle(now);
     }
 
-    /// Told once for each reason: it may last.
     fn wait_until_clear(&mut self, now: Time) {
-        let reason = self.unclear_reason();
-        if self.told_unclear != reason {
-            self.told_unclear.clone_from(&reason);
+        self.tell_once(self.unclear_reason());
+        self.work = Activity::Backoff { at: now + UNCLEAR_PAUSE };
+    }
+
+    /// Why supervision starts nothing: told once for each reason, because it may last.
+    pub(super) fn tell_once(&mut self, reason: Message) {
+        if self.told_waiting != reason {
+            self.told_waiting.clone_from(&reason);
             let attempt = self.record.attempts;
             self.actions.push_back(Action::Notify(Notice::RestartFailed { attempt, reason: reason.clone() }));
         }
         self.reason = reason;
-        self.work = Activity::Backoff { at: now + UNCLEAR_PAUSE };
     }
 
     pub(super) fn relaunch_failed(&mut self, now: Time, reason: Message) {

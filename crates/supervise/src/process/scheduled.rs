@@ -65,12 +65,12 @@ impl Process {
         self.launch_for(now, CommandKind::Start, None, RUN_MAX);
     }
 
-    /// The run could not begin.
-    pub(super) fn postpone_run(&mut self, now: Time) {
+    /// The run could not begin, and is tried again after `pause`.
+    pub(super) fn postpone_run(&mut self, now: Time, pause: Duration) {
         self.scheduled = false;
         self.dirty |= self.record.launch.take().is_some();
         if let Some(run) = &mut self.owed_run {
-            run.again = Some(now + POSTPONED);
+            run.again = Some(now + pause);
         }
         self.work = Activity::Idle;
         self.become_idle(now);
@@ -133,7 +133,7 @@ impl Process {
             let (planned, since_boot) = (self.record.planned_at, self.record.planned);
             let noted = planned.map(|planned| OwedRun { planned, since_boot, again: None });
             self.owed_run = self.owed_run.take().or(noted);
-            return self.postpone_run(now);
+            return self.postpone_run(now, POSTPONED);
         }
         self.note_run();
         self.scheduled = false;

@@ -296,6 +296,95 @@ fn nothing_is_started_while_what_was_left_behind_cannot_be_cleared() {
     assert_eq!(code_of(&mut world, OperationKind::Start), Code::Success);
 }
 
+#[test]
+fn supervision_starts_nothing_beside_what_outlives_sigkill_and_does_not_use_up_its_retries() {
+    let mut world = running(Habits { children_resist: true, ..forking() });
+    let launches = world.launches.len();
+    world.kill_outside();
+
+    world.pass(Duration::from_secs(600));
+
+    assert_eq!((world.launches.len(), world.descendants()), (launches, 2));
+    assert!(world.machine.managed());
+    assert_eq!(
+        world.machine.reason(),
+        "not started: 2 processes that an earlier life left behind are there after SIGKILL"
+    );
+    let told = |(_, notice): &&(_, Notice)| matches!(notice, Notice::RestartFailed { .. });
+    assert_eq!(world.notices.iter().filter(told).count(), 1, "it is told once");
+    world.habits.children_resist = false;
+    world.pass(Duration::from_secs(30));
+
+    assert!(world.is_alive());
+    assert_eq!(world.descendants(), 2, "those of the new life");
+}
+
+#[test]
+fn what_outlives_sigkill_is_known_to_the_next_operation_and_after_a_crash() {
+    for (kind, crash) in [(OperationKind::Stop, false), (OperationKind::Kill, true)] {
+        let mut world = running(Habits { children_resist: true, ..forking() });
+        assert_eq!(code_of(&mut world, kind), Code::CheckFailed);
+        if crash {
+            world.crash_agent(true);
+        }
+
+        assert_eq!(code_of(&mut world, kind), Code::CheckFailed, "they are still there");
+        assert_eq!(code_of(&mut world, OperationKind::Start), Code::CheckFailed);
+        assert!(!world.is_alive() && world.descendants() == 2);
+        world.habits.children_resist = false;
+
+        assert_eq!(code_of(&mut world, OperationKind::Start), Code::Success);
+        assert_eq!(world.descendants(), 2, "those of the new life");
+    }
+}
+
+#[test]
+fn a_restart_whose_leftovers_cannot_be_ended_fails_and_the_process_stays_managed() {
+    let resist = Habits { children_resist: true, ..forking() };
+    for habits in [resist, Habits { cannot_clear: true, ..forking() }] {
+        let mut world = running(habits);
+        let restart = world.request(OperationKind::Restart);
+
+        world.pass(Duration::from_secs(60));
+
+        let outcome = world.outcome(restart).unwrap();
+        assert_eq!((outcome.code, outcome.managed), (Code::CheckFailed, true), "{}", outcome.message);
+        assert!(!world.is_alive() && world.machine.managed());
+        (world.habits.children_resist, world.habits.cannot_clear) = (false, false);
+        world.pass(Duration::from_secs(60));
+        assert!(world.is_alive(), "supervision brings it back");
+    }
+}
+
+#[test]
+fn a_process_that_other_hands_start_while_leftovers_are_ended_gets_no_second_copy() {
+    for by_operation in [false, true] {
+        let mut world = running(forking());
+        let launches = world.launches.len();
+        if by_operation {
+            code_of(&mut world, OperationKind::Release);
+        }
+        world.kill_outside();
+        let start = by_operation.then(|| {
+            world.pass(Duration::from_millis(1));
+            world.request(OperationKind::Start)
+        });
+        while world.descendants() > 0 {
+            world.pass(Duration::from_millis(1));
+        }
+        world.habits.children = 0;
+
+        world.start_by_hand();
+        let by_hand = world.pid();
+        world.pass(Duration::from_secs(60));
+
+        assert_eq!((world.pid(), world.machine.life().map(|life| life.pid)), (by_hand, by_hand));
+        assert_eq!((world.launches.len(), world.machine.managed()), (launches, !by_operation));
+        let code = start.map(|start| world.outcome(start).unwrap().code);
+        assert_eq!(code, by_operation.then_some(Code::AlreadyRunning));
+    }
+}
+
 fn life(pid: i32) -> Incarnation {
     let start_ticks = u64::try_from(pid).unwrap();
     Incarnation { boot: BootId::from("b"), pid, start_ticks, pidfd_inode: None }

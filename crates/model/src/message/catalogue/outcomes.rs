@@ -104,6 +104,9 @@ super::catalogue! { Agent:
     leftovers_not_ended(reason: text) =
         "what an earlier life left behind could not be ended: {reason}" |
         "无法结束之前运行遗留的进程：{reason}";
+    leftovers_survive(count: text) =
+        "{count} processes that an earlier life left behind are there after SIGKILL" |
+        "之前运行遗留的 {count} 个进程在 SIGKILL 后仍然存在";
     reason_of_instance(number: text, reason: message) = "instance {number}: {reason}" | "实例 {number}：{reason}";
     registration_waits() =
         "a registration elsewhere waits for the end of what is under way" |
