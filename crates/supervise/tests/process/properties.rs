@@ -25,6 +25,10 @@ enum Step {
     Due,
     /// Unregistered and registered again.
     Replace,
+    /// Whether its pid file can be read.
+    Unreadable(bool),
+    /// Whether kills are stuck.
+    KillerStuck(bool),
 }
 
 fn any_habits() -> impl Strategy<Value = Habits> {
@@ -95,6 +99,8 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Exceed),
         1 => Just(Step::Due),
         1 => Just(Step::Replace),
+        1 => any::<bool>().prop_map(Step::Unreadable),
+        1 => prop::bool::weighted(0.3).prop_map(Step::KillerStuck),
     ]
 }
 
@@ -104,7 +110,8 @@ proptest! {
     /// The world itself asserts: never two start commands in flight, never a second copy, no
     /// signal to a life that was not looked up, no operation that ends or begins twice, no command
     /// of an operation that was cancelled before it began; no start beside what an earlier life has left
-    /// behind, and no stop or kill that succeeds while something of that life is there.
+    /// behind, also if that outlives SIGKILL, and no stop or kill that succeeds while something of that life is
+    /// there; no start by supervision after a life that an operator's stop or kill was carried out on.
     #[test]
     fn whatever_happens_every_operation_ends_once_and_retries_stay_inside_policy(
         first in any_habits(),
@@ -146,6 +153,8 @@ proptest! {
                 Step::Exceed => world.exceed(),
                 Step::Due => world.due(),
                 Step::Replace => { disturbed = true; world.replace(); }
+                Step::Unreadable(is_unreadable) => world.unreadable = is_unreadable,
+                Step::KillerStuck(is_stuck) => world.killer_stuck = is_stuck,
             }
         }
         world.crash_after = None;

@@ -25,6 +25,8 @@ pub(crate) use super::setting::{Habits, spec};
 /// So many ticks in a row, each leaving a timeout that is over already, are a busy loop.
 const IDLE_TICKS_MAX: u32 = 8;
 const PID_PATH: &str = "/run/p.pid";
+/// How long the driver waits for what ends leftovers.
+const CLEAR_LIMIT_MS: u64 = 120_000;
 
 #[derive(Debug)]
 enum Due {
@@ -37,7 +39,7 @@ enum Due {
         command: i32,
     },
     Appears,
-    /// The time of a command that an agent has rejoined is over.
+    /// The time of a command is over.
     TimesOut {
         agent: u32,
         ticket: u64,
@@ -73,6 +75,8 @@ pub(crate) struct World {
     /// Executes this many actions, then crashes the agent.
     pub crash_after: Option<usize>,
     seed: u64,
+    /// How many machines there were before this one.
+    replaced: u64,
     spec: Arc<Spec>,
     registered_at: i64,
     /// The planned time of the newest run.
@@ -86,8 +90,6 @@ pub(crate) struct World {
     starts_by_hand: bool,
     /// When each process began that lives forked and that is there.
     descendants: Vec<u64>,
-    /// Those of them that SIGKILL did not end, as the machine was told.
-    resisting: Vec<u64>,
     elder: Option<u64>,
     known_lives: BTreeSet<i32>,
     next_pid: i32,
@@ -95,6 +97,10 @@ pub(crate) struct World {
     named: i32,
     /// The pid file cannot be read.
     pub(crate) unreadable: bool,
+    /// Who kills is stuck: nothing is ended, and nobody hears of it.
+    pub(crate) killer_stuck: bool,
+    /// The life that an operator's stop or kill was carried out on, until a later operation wants the process back.
+    touched: Option<i32>,
     /// Commands that an agent found when it came back: it does not see how they end.
     rejoined: BTreeSet<(u32, u64)>,
     launch_commands: u32,
@@ -145,6 +151,7 @@ impl World {
             checks: Vec::new(),
             crash_after: None,
             seed,
+            replaced: 0,
             spec,
             registered_at: 1,
             planned: 0,
@@ -156,12 +163,13 @@ impl World {
             by_hand: false,
             starts_by_hand: false,
             descendants: Vec::new(),
-            resisting: Vec::new(),
             elder: None,
             known_lives: BTreeSet::new(),
             next_pid: 100,
             named: 0,
             unreadable: false,
+            killer_stuck: false,
+            touched: None,
             rejoined: BTreeSet::new(),
             launch_commands: 0,
             commands: Vec::new(),
@@ -298,6 +306,9 @@ impl World {
                     if matches!(kind, OperationKind::Stop | OperationKind::Kill) && outcome.code == Code::Success {
                         assert!(self.descendants.is_empty(), "a {kind} left something behind");
                     }
+                    if kind == OperationKind::Manage && outcome.code == Code::Success {
+                        self.touched = None;
+                    }
                     self.history.push(Mark::Anew);
                 }
                 Action::Probe { .. }
@@ -344,8 +355,8 @@ impl World {
                 };
                 self.tell(1, Event::Probed { ticket, look });
             }
-            Action::Run { ticket, command, operation, .. } => {
-                self.announce(ticket, command, operation.map(|(operation, _)| operation));
+            Action::Run { ticket, command, operation, timeout, .. } => {
+                self.announce(ticket, command, operation.map(|(operation, _)| operation), timeout);
             }
             Action::Proceed { ticket } => self.proceed(ticket),
             Action::KillCommand { ticket } => self.end_command(ticket, CommandResult::Cancelled),
@@ -363,6 +374,7 @@ impl World {
             }
             Action::Signal(life, signal) => {
                 assert!(self.known_lives.contains(&life.pid), "a signal to a foreign process");
+                self.touch(life.pid, self.operation_under_way());
                 match signal {
                     Signal::Terminate => self.fade(&life),
                     Signal::Kill => self.die(&life, Some(Exit::Signal(9))),
@@ -370,6 +382,10 @@ impl World {
             }
             Action::KillTree(life) => {
                 assert!(self.known_lives.contains(&life.pid), "a kill of a foreign process");
+                self.touch(life.pid, self.operation_under_way());
+                if self.killer_stuck {
+                    return;
+                }
                 let agent = self.agent;
                 self.later(self.habits.kill_sent_after_ms, Due::Killed { agent, life });
             }
@@ -384,6 +400,10 @@ impl World {
             }
             Action::ClearLeftovers { ticket, remains, elder, .. } => {
                 assert!(self.life.is_none() || self.watched.is_empty(), "a known life is swept away");
+                if self.killer_stuck {
+                    let reason = "it did not end in time".to_owned();
+                    return self.tell(CLEAR_LIMIT_MS, Event::LeftoversNotCleared { ticket, reason });
+                }
                 if self.habits.cannot_clear {
                     let reason = "too many open files".to_owned();
                     return self.tell(5, Event::LeftoversNotCleared { ticket, reason });
@@ -400,8 +420,6 @@ impl World {
                 let descendants = self.end_descendants(since);
                 ended += unborn + descendants;
                 let left = if self.habits.children_resist { descendants } else { 0 };
-                // Nobody can end these, and the machine is told so.
-                self.resisting.extend(self.descendants.extract_if(.., |start| *start >= since));
                 self.tell(5, Event::LeftoversCleared { ticket, ended, left, elder });
             }
             Action::CheckHealth { ticket, .. } => {
@@ -429,10 +447,9 @@ impl World {
     /// Kills what began at `since` or later; how many there were.
     fn end_descendants(&mut self, since: u64) -> usize {
         self.elder.take_if(|elder| *elder >= since);
-        let found = self.descendants.iter().chain(&self.resisting).filter(|start| **start >= since).count();
+        let found = self.descendants.iter().filter(|start| **start >= since).count();
         if !self.habits.children_resist {
             self.descendants.retain(|start| *start < since);
-            self.resisting.retain(|start| *start < since);
         }
         found
     }
@@ -449,7 +466,7 @@ impl World {
 
     /// What the lives so far have forked and is still there.
     pub(crate) fn descendants(&self) -> usize {
-        self.descendants.len() + self.resisting.len()
+        self.descendants.len()
     }
 
     fn next_life(&mut self) -> Incarnation {

@@ -1,6 +1,8 @@
 //! The commands of the process: held until they may proceed, and ended, rejoined or detached by agents.
 
-use proctor_model::{CommandExit, CommandResult, Exit, Incarnation, OperationId};
+use std::time::Duration;
+
+use proctor_model::{CommandExit, CommandResult, Exit, Incarnation, OperationId, OperationKind};
 use proctor_supervise::{CommandKind, Event};
 
 use super::{Due, Mark, World};
@@ -17,18 +19,25 @@ pub(super) struct Command {
     pub(super) agent: u32,
     ticket: u64,
     operation: Option<OperationId>,
+    timeout: Duration,
     pub(super) proceeds: bool,
 }
 
 impl World {
-    pub(super) fn announce(&mut self, ticket: u64, kind: CommandKind, operation: Option<OperationId>) {
+    pub(super) fn announce(
+        &mut self,
+        ticket: u64,
+        kind: CommandKind,
+        operation: Option<OperationId>,
+        timeout: Duration,
+    ) {
         let agent = self.agent;
         if self.habits.no_slot && operation.is_none() {
             let end = CommandExit { result: CommandResult::NoSlot, output: String::new() };
             return self.tell(SLOT_PATIENCE_MS, Event::CommandEnded { ticket, end });
         }
         let life = self.next_life();
-        self.commands.push(Command { life: life.clone(), kind, agent, ticket, operation, proceeds: false });
+        self.commands.push(Command { life: life.clone(), kind, agent, ticket, operation, timeout, proceeds: false });
         self.tell(1, Event::CommandBegun { ticket, command: life });
     }
 
@@ -37,10 +46,15 @@ impl World {
         let Some(command) = self.commands.iter_mut().find(|c| (c.agent, c.ticket) == (agent, ticket)) else { return };
         command.proceeds = true;
         let (kind, pid, operation) = (command.kind, command.life.pid, command.operation);
+        let timeout = u64::try_from(command.timeout.as_millis()).unwrap();
+        self.later(timeout, Due::TimesOut { agent, ticket });
         if let Some(operation) = operation {
             assert!(!self.never.contains(&operation), "a cancelled operation runs");
             self.ran.insert(operation);
             assert!(self.ran_commands.insert((operation, kind.as_str())), "a command of an operation runs again");
+        }
+        if let (Some(operation), Some(life)) = (operation, self.pid()) {
+            self.touch(life, Some(self.requested[&operation].kind));
         }
         let takes = match kind {
             CommandKind::Start | CommandKind::Restart => {
@@ -50,6 +64,10 @@ impl World {
                 }
                 if kind == CommandKind::Start {
                     assert!(self.life.is_none(), "a second copy is started");
+                }
+                if operation.is_none() {
+                    let last = Some(self.named);
+                    assert!(self.touched.is_none() || self.touched != last, "a start after an operator's stop or kill");
                 }
                 self.launch_commands += 1;
                 self.launches.push((self.now, operation.is_some()));
@@ -71,6 +89,22 @@ impl World {
         self.later(takes, Due::Worked { command: pid });
     }
 
+    /// The operation that has begun and not ended.
+    pub(super) fn operation_under_way(&self) -> Option<OperationKind> {
+        let is_open = |operation: &OperationId| !self.outcomes.contains_key(operation);
+        self.begun.iter().find(|(operation, _)| is_open(operation)).map(|(_, request)| request.kind)
+    }
+
+    /// Something is done to the life for such an operation.
+    pub(super) fn touch(&mut self, life: i32, by: Option<OperationKind>) {
+        match by {
+            Some(OperationKind::Stop | OperationKind::Kill) => self.touched = Some(life),
+            Some(OperationKind::Start | OperationKind::Restart) => self.touched = None,
+            Some(OperationKind::Reload | OperationKind::Manage | OperationKind::Release | OperationKind::Status)
+            | None => {}
+        }
+    }
+
     /// The agent kills a command, with what it has not brought to life yet.
     pub(super) fn end_command(&mut self, ticket: u64, result: CommandResult) {
         let agent = self.agent;
@@ -79,7 +113,7 @@ impl World {
         if self.foreground == Some(command.life.pid) {
             self.foreground = None;
             self.end_unborn();
-            self.life = None;
+            self.kill_outside();
         } else if command.proceeds && matches!(command.kind, CommandKind::Start | CommandKind::Restart) {
             self.launch_commands -= 1;
         }

@@ -77,6 +77,8 @@ impl World {
         let is_forgettable = self.machine.can_be_dropped();
         if is_forgettable {
             let mut next = Process::new(self.machine.key().clone(), self.spec.clone(), self.seed);
+            self.replaced += 1;
+            next.number_from(self.replaced << 32);
             self.machine.estate(self.now).into_iter().for_each(|elder| next.inherit(elder));
             self.machine = next;
             self.watched.clear();
