@@ -8,18 +8,13 @@ use std::collections::HashSet;
 
 use proctor_model::{Code, OperationId, Outcome, ProcessKey, messages};
 use proctor_supervise::{Event, Process};
-use proctor_wire::FromAgent;
 
 use super::Driver;
 
 impl Driver {
     pub(super) fn cancel(&mut self, operations: Vec<OperationId>) {
         let mut wanted: HashSet<OperationId> = operations.into_iter().collect();
-        for operation in &wanted {
-            if let Some(outcome) = self.outbox.outcome(operation).cloned() {
-                self.outbox.send(FromAgent::Outcome { operation: *operation, outcome });
-            }
-        }
+        self.outbox.send_again(&wanted);
         wanted.retain(|operation| self.outbox.outcome(operation).is_none());
         for (key, operation) in self.admission.arrivals.take_all(&wanted) {
             self.end_unbegun(Some(&key), operation);

@@ -443,13 +443,8 @@ impl Driver {
         spec: Option<Arc<Spec>>,
         expires_in: Duration,
     ) {
-        let known = match self.outbox.outcome(&operation) {
-            Some(outcome) => Some(outcome.clone()),
-            None if kind == OperationKind::Status => None,
-            None => self.ledger.outcome(operation),
-        };
-        if let Some(outcome) = known {
-            return self.outbox.send(FromAgent::Outcome { operation, outcome });
+        if self.tell_known_outcome(operation, &key, kind) {
+            return;
         }
         self.spans.arrived(operation, &key, kind);
         if kind == OperationKind::Status {

@@ -1,15 +1,15 @@
 //! What is on its way to the server: outcomes, events and reports, over a link that may be away or slow.
 //!
 //! Promised: outcomes are kept until they are acknowledged and sent again over every new link, and wait where the
-//! present one has no room; events go in the order of their numbers, each once a link. Observations give way: the next
-//! report brings newer ones. Nothing here waits. Absent: the ledger; the driver writes before it sends.
+//! present one has no room; none overtakes another, because each says whether its process is managed, and the last word
+//! counts. Events go in the order of their numbers, each once a link. Observations give way: the next report brings newer
+//! ones. Nothing here waits. Absent: the ledger; the driver writes before it sends.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use proctor_model::{OperationId, Outcome};
 use proctor_wire::FromAgent;
 use tokio::sync::mpsc;
-use tokio::sync::mpsc::error::TrySendError;
 
 use super::reports::Reports;
 use crate::link::LinkOutbox;
@@ -23,22 +23,38 @@ pub(super) struct Outbox {
     /// The present session's, if there is one.
     link: Option<LinkOutbox>,
     /// Those that the server has not acknowledged.
-    outcomes: BTreeMap<OperationId, Outcome>,
-    /// Those of them that the link had no room for.
-    waiting: BTreeSet<OperationId>,
+    outcomes: BTreeMap<OperationId, NumberedOutcome>,
+    /// How many there were.
+    numbered: u64,
+    /// Those of them that the link had no room for, in their order.
+    waiting: VecDeque<OperationId>,
     pub(super) events: EventSpool,
     pub(super) reports: Reports,
 }
 
+#[derive(Debug)]
+struct NumberedOutcome {
+    /// Rises from outcome to outcome.
+    number: u64,
+    outcome: Outcome,
+}
+
 impl Outbox {
     pub(super) fn new(events: EventSpool) -> Self {
-        let (outcomes, waiting) = (BTreeMap::new(), BTreeSet::new());
-        Self { link: None, outcomes, waiting, events, reports: Reports::default() }
+        let (outcomes, waiting) = (BTreeMap::new(), VecDeque::new());
+        Self { link: None, outcomes, numbered: 0, waiting, events, reports: Reports::default() }
     }
 
     /// Outcomes of an agent before this one, to be sent when there is a link.
     pub(super) fn restore(&mut self, outcomes: impl IntoIterator<Item = (OperationId, Outcome)>) {
-        self.outcomes.extend(outcomes);
+        for (operation, outcome) in outcomes {
+            self.keep(operation, outcome);
+        }
+    }
+
+    fn keep(&mut self, operation: OperationId, outcome: Outcome) {
+        self.numbered += 1;
+        self.outcomes.insert(operation, NumberedOutcome { number: self.numbered, outcome });
     }
 
     /// A new session: everything that the server may not have is sent again.
@@ -46,8 +62,7 @@ impl Outbox {
         self.link = Some(link);
         self.reports.forget_all();
         self.events.connected();
-        self.waiting = self.outcomes.keys().copied().collect();
-        self.send_waiting();
+        self.send_from(0);
     }
 
     pub(super) fn disconnect(&mut self) {
@@ -65,22 +80,47 @@ impl Outbox {
     }
 
     /// Without a session nothing is lost: what counts is sent again when the next one opens.
-    pub(super) fn send(&mut self, message: FromAgent) {
-        let Some(link) = &self.link else { return };
-        if let Err(TrySendError::Full(FromAgent::Outcome { operation, .. })) = link.try_send(message) {
-            self.waiting.insert(operation);
+    pub(super) fn send(&self, message: FromAgent) {
+        if let Some(link) = &self.link {
+            let _ = link.try_send(message);
         }
     }
 
-    /// Keeps an outcome until it is acknowledged, and sends it.
+    /// Keeps an outcome until it is acknowledged, and sends it after those that wait.
     pub(super) fn put(&mut self, operation: OperationId, outcome: Outcome) {
-        self.outcomes.insert(operation, outcome.clone());
-        self.send(FromAgent::Outcome { operation, outcome });
+        self.keep(operation, outcome);
+        if self.is_connected() {
+            self.waiting.push_back(operation);
+            self.send_waiting();
+        }
+    }
+
+    /// Sends those of these outcomes again that are not acknowledged, with all that came after them.
+    pub(super) fn send_again(&mut self, operations: &HashSet<OperationId>) {
+        let kept = operations.iter().filter_map(|operation| self.outcomes.get(operation));
+        if let Some(first) = kept.map(|kept| kept.number).min() {
+            self.send_from(first);
+        }
+    }
+
+    /// Sends what is not acknowledged, from that number on.
+    fn send_from(&mut self, first: u64) {
+        if !self.is_connected() {
+            return;
+        }
+        let waiting: HashSet<OperationId> = self.waiting.drain(..).collect();
+        let is_sent =
+            |(operation, kept): &(&OperationId, &NumberedOutcome)| kept.number >= first || waiting.contains(*operation);
+        let sent = self.outcomes.iter().filter(is_sent).map(|(operation, kept)| (kept.number, *operation));
+        let mut sent: Vec<(u64, OperationId)> = sent.collect();
+        sent.sort_unstable();
+        self.waiting = sent.into_iter().map(|(_, operation)| operation).collect();
+        self.send_waiting();
     }
 
     /// The outcome, if it is not acknowledged.
     pub(super) fn outcome(&self, operation: &OperationId) -> Option<&Outcome> {
-        self.outcomes.get(operation)
+        self.outcomes.get(operation).map(|kept| &kept.outcome)
     }
 
     pub(super) fn unacknowledged(&self) -> usize {
@@ -100,13 +140,13 @@ impl Outbox {
 
     pub(super) fn send_waiting(&mut self) {
         let Some(link) = &self.link else { return };
-        while let Some(operation) = self.waiting.first().copied() {
-            if let Some(outcome) = self.outcomes.get(&operation).cloned()
-                && link.try_send(FromAgent::Outcome { operation, outcome }).is_err()
+        while let Some(operation) = self.waiting.front().copied() {
+            if let Some(NumberedOutcome { outcome, .. }) = self.outcomes.get(&operation)
+                && link.try_send(FromAgent::Outcome { operation, outcome: outcome.clone() }).is_err()
             {
                 return;
             }
-            self.waiting.remove(&operation);
+            self.waiting.pop_front();
         }
     }
 
@@ -193,6 +233,42 @@ mod tests {
 
         assert_eq!((before, outcomes(heard(&mut slow))), (vec![operation(0)], vec![operation(1)]));
         assert!(!outbox.is_held_up());
+    }
+
+    #[test]
+    fn no_outcome_overtakes_another_whatever_their_ids() {
+        let mut outbox = outbox();
+        outbox.restore([(operation(9), Outcome::success(true))]);
+        let (link, mut slow) = with_room(1);
+        outbox.connect(link);
+        outbox.put(operation(8), Outcome::success(true));
+        assert_eq!(outcomes(heard(&mut slow)), [operation(9)]);
+
+        outbox.put(operation(7), Outcome::success(false));
+        let mut order = Vec::new();
+        while outbox.is_held_up() {
+            order.extend(outcomes(heard(&mut slow)));
+            outbox.send_waiting();
+        }
+        order.extend(outcomes(heard(&mut slow)));
+        assert_eq!(order, [operation(8), operation(7)]);
+        let (link, mut next) = with_room(8);
+        outbox.connect(link);
+
+        assert_eq!(outcomes(heard(&mut next)), [operation(9), operation(8), operation(7)]);
+    }
+
+    #[test]
+    fn an_outcome_that_is_sent_again_does_not_become_the_last_word() {
+        let mut outbox = outbox();
+        let (link, mut heard_by) = with_room(8);
+        outbox.connect(link);
+        (0..3).for_each(|index| outbox.put(operation(index), Outcome::success(index == 1)));
+        heard(&mut heard_by);
+
+        outbox.send_again(&HashSet::from([operation(1), operation(5)]));
+
+        assert_eq!(outcomes(heard(&mut heard_by)), [operation(1), operation(2)]);
     }
 
     #[test]

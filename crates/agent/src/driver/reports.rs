@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use proctor_host::{Host, MeasuredLife};
-use proctor_model::{OperationId, Outcome, Phase, ProcessKey, Snapshot, Usage};
+use proctor_model::{OperationId, OperationKind, Outcome, Phase, ProcessKey, Snapshot, Usage};
 use proctor_supervise::Process;
 use proctor_wire::FromAgent;
 
@@ -83,6 +83,22 @@ impl Driver {
             return self.collect_instance_outcome(operation, outcome);
         }
         self.answer(operation, outcome);
+    }
+
+    /// Sends the outcome of an operation again that is delivered again. Others may have ended since: it says whether the
+    /// process is managed now. False: it has not ended.
+    pub(super) fn tell_known_outcome(&mut self, operation: OperationId, key: &ProcessKey, kind: OperationKind) -> bool {
+        let managed = self.processes.get(key).map(Process::managed);
+        let now = |outcome: Outcome| Outcome { managed: managed.unwrap_or(outcome.managed), ..outcome };
+        if let Some(outcome) = self.outbox.outcome(&operation).cloned() {
+            // The present link has carried it, or will.
+            self.outbox.send(FromAgent::Outcome { operation, outcome: now(outcome) });
+            return true;
+        }
+        let known = if kind == OperationKind::Status { None } else { self.ledger.outcome(operation) };
+        let Some(outcome) = known else { return false };
+        self.outbox.put(operation, now(outcome));
+        true
     }
 
     /// Tells of the processes that have changed since they were last told of.
