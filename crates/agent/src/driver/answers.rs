@@ -3,6 +3,8 @@
 //! Promised: a task that panics has answered all the same, so that no machine waits for ever. Absent: answers at the
 //! shutdown, where nobody reads them.
 
+use std::future::Future;
+
 use proctor_runtime::Tasks;
 
 use super::{Driver, Inbox, Input};
@@ -19,6 +21,10 @@ pub(super) struct OwedAnswer {
 }
 
 impl OwedAnswer {
+    fn new(inbox: &Inbox, tasks: &Tasks, on_panic: Input) -> Self {
+        Self { inbox: inbox.clone(), tasks: tasks.clone(), on_panic: Some(Box::new(on_panic)) }
+    }
+
     pub(super) async fn send(mut self, answer: Input) {
         self.on_panic = None;
         let _ = self.inbox.send(answer).await;
@@ -36,8 +42,28 @@ impl Drop for OwedAnswer {
 impl Driver {
     /// The driver is told `on_panic` if the task that owes the answer panics.
     pub(super) fn owed(&self, on_panic: Input) -> OwedAnswer {
-        OwedAnswer { inbox: self.inbox.clone(), tasks: self.tasks.clone(), on_panic: Some(Box::new(on_panic)) }
+        OwedAnswer::new(&self.inbox, &self.tasks, on_panic)
     }
+
+    /// Tells the driver what comes of `work`, or `on_panic` if it panics.
+    pub(super) fn spawn_owed<F>(&self, name: &'static str, on_panic: Input, work: F)
+    where
+        F: Future<Output = Input> + Send + 'static,
+    {
+        spawn_owed(&self.inbox, &self.tasks, name, on_panic, work);
+    }
+}
+
+/// As [`Driver::spawn_owed`], for those that are not the driver.
+pub(super) fn spawn_owed<F>(inbox: &Inbox, tasks: &Tasks, name: &'static str, on_panic: Input, work: F)
+where
+    F: Future<Output = Input> + Send + 'static,
+{
+    let owed = OwedAnswer::new(inbox, tasks, on_panic);
+    tasks.spawn(name, async move {
+        let answer = work.await;
+        owed.send(answer).await;
+    });
 }
 
 #[cfg(test)]
@@ -61,6 +87,20 @@ mod tests {
 
         let answer = async { while !matches!(received.recv().await.expect("somebody owes an answer"), Input::Beat) {} };
         tokio::time::timeout(Duration::from_secs(60), answer).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_has_answered_and_other_work_once() {
+        let (inbox, mut received) = inbox();
+        let tasks = Tasks::default();
+
+        spawn_owed(&inbox, &tasks, "end", Input::Beat, async { panic!("on purpose") });
+        let panicked = tokio::time::timeout(Duration::from_secs(60), received.recv()).await.unwrap();
+        spawn_owed(&inbox, &tasks, "end", Input::Beat, async { Input::Disconnected });
+        let answered = tokio::time::timeout(Duration::from_secs(60), received.recv()).await.unwrap();
+
+        assert!(matches!((panicked, answered), (Some(Input::Beat), Some(Input::Disconnected))));
+        assert!(tasks.end(Duration::from_secs(60)).await && received.try_recv().is_err());
     }
 
     #[tokio::test]

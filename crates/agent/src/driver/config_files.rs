@@ -49,7 +49,6 @@ struct Followed {
     spec: Arc<Spec>,
     /// None: it does not run, or nobody manages it; what was seen is kept for the next life.
     life: Option<Incarnation>,
-    /// Elsewhere while a check is under way.
     files: Vec<Watched>,
     due: Option<Time>,
     /// The check under way.
@@ -70,8 +69,10 @@ struct Job {
 /// A check that was done.
 #[derive(Debug)]
 pub(crate) struct Checked {
-    job: Job,
-    changes: Vec<Change>,
+    key: ProcessKey,
+    ticket: u64,
+    /// None: it failed, and nothing is known of what it saw.
+    seen: Option<(Vec<Watched>, Vec<Change>)>,
 }
 
 impl ConfigMonitor {
@@ -131,24 +132,24 @@ impl ConfigMonitor {
             let Some(followed) = self.of.get_mut(&key) else { continue };
             self.tickets += 1;
             followed.checking = Some(self.tickets);
-            let files = std::mem::take(&mut followed.files);
+            let files = followed.files.clone();
             let user = followed.spec.identity.user.clone();
             jobs.push(Job { key, user, ticket: self.tickets, files });
         }
         jobs
     }
 
-    /// Takes back what a check has seen. False: it has been forgotten meanwhile.
-    fn checked(&mut self, job: Job, now: Time) -> bool {
-        let Some(followed) = self.of.get_mut(&job.key).filter(|followed| followed.checking == Some(job.ticket)) else {
-            return false;
-        };
+    /// Takes what a check has seen; the next one is due also where it failed. None: it has been forgotten meanwhile.
+    fn checked(&mut self, checked: Checked, now: Time) -> Option<Vec<Change>> {
+        let Checked { key, ticket, seen } = checked;
+        let followed = self.of.get_mut(&key).filter(|followed| followed.checking == Some(ticket))?;
         followed.checking = None;
-        followed.files = expected(job.files, &followed.spec.configmap);
+        let (files, changes) = seen.unwrap_or_else(|| (std::mem::take(&mut followed.files), Vec::new()));
+        followed.files = expected(files, &followed.spec.configmap);
         let pause = if std::mem::take(&mut followed.again) { Duration::ZERO } else { PERIOD };
         let due = followed.life.is_some().then(|| now + pause);
-        self.set_due(&job.key, due);
-        true
+        self.set_due(&key, due);
+        Some(changes)
     }
 }
 
@@ -178,22 +179,19 @@ impl Driver {
         let policy = self.policy();
         for mut job in self.configs.take_due(now) {
             let bounds = Bounds::new(policy.clone(), &job.key.namespace);
-            let (host, inbox) = (self.host.clone(), self.inbox.clone());
-            self.tasks.spawn("configs", async move {
+            let host = self.host.clone();
+            let failed = Checked { key: job.key.clone(), ticket: job.ticket, seen: None };
+            self.spawn_owed("configs", Input::ConfigsChecked(Box::new(failed)), async move {
                 let files = std::mem::take(&mut job.files);
-                let (files, changes) = check_files(&host, &job, bounds, files).await;
-                let checked = Checked { job: Job { files, ..job }, changes };
-                let _ = inbox.send(Input::ConfigsChecked(Box::new(checked))).await;
+                let seen = Some(check_files(&host, &job, bounds, files).await);
+                Input::ConfigsChecked(Box::new(Checked { key: job.key, ticket: job.ticket, seen }))
             });
         }
     }
 
     pub(super) fn configs_checked(&mut self, checked: Checked) {
-        let Checked { job, changes } = checked;
-        let (key, now) = (job.key.clone(), self.now());
-        if !self.configs.checked(job, now) {
-            return;
-        }
+        let (key, now) = (checked.key.clone(), self.now());
+        let Some(changes) = self.configs.checked(checked, now) else { return };
         let Some(spec) = self.processes.get(&key).map(|process| process.spec().clone()) else { return };
         for change in changes.iter().take(EVENTS_MAX) {
             let draft = draft_of(&key, change);
@@ -223,7 +221,7 @@ async fn check_files(host: &Host, job: &Job, bounds: Bounds, mut files: Vec<Watc
         let changes = files::give_up(&mut files, DOES_NOT_ANSWER);
         return (files, changes);
     };
-    let checks = groups.into_iter().map(|group| check_group(host, &job.key, bounds.clone(), group));
+    let checks = groups.into_iter().map(|group| check_group(host, job, bounds.clone(), group));
     let (mut files, mut changes) = (Vec::new(), Vec::new());
     for (group, changed) in futures::future::join_all(checks).await {
         files.extend(group);
@@ -244,21 +242,16 @@ async fn bounds_of_user(host: &Host, user: &UserName, bounds: Bounds) -> Result<
 }
 
 /// Of files on one mount.
-async fn check_group(
-    host: &Host,
-    key: &ProcessKey,
-    bounds: Bounds,
-    mut files: Vec<Watched>,
-) -> (Vec<Watched>, Vec<Change>) {
+async fn check_group(host: &Host, job: &Job, bounds: Bounds, mut files: Vec<Watched>) -> (Vec<Watched>, Vec<Change>) {
     let Some(path) = files.first().map(|file| PathBuf::from(file.path())) else { return (files, Vec::new()) };
-    let mut checked = files.clone();
+    let (mut checked, number) = (files.clone(), job.ticket);
     let work = move || {
         let begun = Instant::now();
         let is_late = || begun.elapsed() > CHECK_LIMIT / 2;
-        let changes = files::check(&mut checked, clock::unix_millis() / 1000, &bounds, is_late);
+        let changes = files::check(&mut checked, number, clock::unix_millis() / 1000, &bounds, is_late);
         (checked, changes)
     };
-    let name = format!("configuration files of {key} beside {}", path.display());
+    let name = format!("configuration files of {} beside {}", job.key, path.display());
     match host.long_blocking(&path, &name, CHECK_LIMIT, work).await {
         Some(checked) => checked,
         None => {

@@ -9,7 +9,7 @@ use proctor_supervise::{Action, CommandKind, Elder, Event, Notice, Process, Tick
 use tokio::sync::oneshot;
 
 use super::admission::{AdmissionGate, CommandPurpose};
-use super::answers::PANICKED;
+use super::answers::{PANICKED, spawn_owed};
 use super::commands::CommandChannels;
 use super::estates::{commands_of, lives, with_elders};
 use super::limits::cgroup_name;
@@ -206,10 +206,11 @@ impl Driver {
             let tell = |over: Exited<ProcessKey>| match (over.exit_now(), inbox.try_reserve()) {
                 (exit @ Some(_), Ok(room)) => room.send(ended(over, exit)),
                 (exit, _) => {
-                    let inbox = inbox.clone();
-                    tasks.spawn("end", async move {
+                    // Nobody is told of this end a second time.
+                    let lost = Event::Exited { life: over.life.clone(), exit: None };
+                    spawn_owed(&inbox, &tasks, "end", Input::Machine(over.name.clone(), lost), async move {
                         let exit = if exit.is_some() { exit } else { over.exit().await };
-                        let _ = inbox.send(ended(over, exit)).await;
+                        ended(over, exit)
                     });
                 }
             };

@@ -96,6 +96,17 @@ pub(super) struct Watched {
     stamp: Option<Stamp>,
     /// None: not seen yet.
     state: Option<State>,
+    /// The number of the last check that has come to it.
+    checked: u64,
+}
+
+/// What a look at a file has told.
+#[derive(Debug, PartialEq, Eq)]
+enum Look {
+    AsBefore,
+    /// It must be read, and there is no room for that in this check.
+    Later,
+    Seen(State, Option<Stamp>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,7 +141,7 @@ impl State {
 
 impl Watched {
     pub(super) fn new(file: ConfigFile) -> Self {
-        Self { file, stamp: None, state: None }
+        Self { file, stamp: None, state: None, checked: 0 }
     }
 
     pub(super) fn path(&self) -> &str {
@@ -146,8 +157,16 @@ impl Watched {
         self
     }
 
-    fn check(&mut self, now_secs: i64, budget: &mut u64, bounds: &Bounds) -> Option<Change> {
-        let (state, stamp) = self.look(budget, bounds)?;
+    fn check(&mut self, number: u64, now_secs: i64, budget: &mut u64, bounds: &Bounds) -> Option<Change> {
+        let (state, stamp) = match self.look(budget, bounds) {
+            Look::Later => return None,
+            Look::AsBefore => {
+                self.checked = number;
+                return None;
+            }
+            Look::Seen(state, stamp) => (state, stamp),
+        };
+        self.checked = number;
         self.stamp = stamp.filter(|stamp| now_secs.saturating_sub(stamp.changed_at()) >= SETTLED_SECS);
         self.become_known(state)
     }
@@ -158,39 +177,48 @@ impl Watched {
         (is_right != was_right).then(|| Change { file: self.file.clone(), state })
     }
 
-    /// None: as before, or to be read another time.
-    fn look(&self, budget: &mut u64, bounds: &Bounds) -> Option<(State, Option<Stamp>)> {
+    fn look(&self, budget: &mut u64, bounds: &Bounds) -> Look {
         let found = match bounds.find(Path::new(self.path())) {
             Ok(found) => found,
-            Err(state) => return Some((state, None)),
+            Err(state) => return Look::Seen(state, None),
         };
         let metadata = found.metadata();
         let stamp = Stamp::of(metadata);
         if self.stamp == Some(stamp) {
-            return None;
+            return Look::AsBefore;
         }
         if self.file.md5.is_empty() {
-            return Some((State::Right, Some(stamp)));
+            return Look::Seen(State::Right, Some(stamp));
         }
         if metadata.is_file() && metadata.len() > FILE_BYTES_MAX {
-            return Some((State::TooLarge, Some(stamp)));
+            return Look::Seen(State::TooLarge, Some(stamp));
         }
-        *budget = budget.checked_sub(metadata.len())?;
-        Some(match md5_of(&found, bounds) {
-            Ok((Some(md5), stamp)) if md5.eq_ignore_ascii_case(self.file.md5.trim()) => (State::Right, Some(stamp)),
-            Ok((Some(_), stamp)) => (State::Differs, Some(stamp)),
-            Ok((None, stamp)) => (State::TooLarge, Some(stamp)),
-            Err(state) => (state, None),
-        })
+        let Some(left) = budget.checked_sub(metadata.len()) else { return Look::Later };
+        *budget = left;
+        match md5_of(&found, bounds) {
+            Ok((Some(md5), stamp)) if md5.eq_ignore_ascii_case(self.file.md5.trim()) => {
+                Look::Seen(State::Right, Some(stamp))
+            }
+            Ok((Some(_), stamp)) => Look::Seen(State::Differs, Some(stamp)),
+            Ok((None, stamp)) => Look::Seen(State::TooLarge, Some(stamp)),
+            Err(state) => Look::Seen(state, None),
+        }
     }
 }
 
-/// What has become wrong or right since the last check. Once `is_late`, no other file is looked at: what is read by then
-/// is not read again, and the next check goes on with the others.
-pub(super) fn check(files: &mut [Watched], now_secs: i64, bounds: &Bounds, is_late: impl Fn() -> bool) -> Vec<Change> {
+/// What has become wrong or right since the last check; numbers rise from check to check. Once `is_late`, no other file is
+/// looked at. The next check begins with those that this one does not come to, so that none is left out for ever.
+pub(super) fn check(
+    files: &mut [Watched],
+    number: u64,
+    now_secs: i64,
+    bounds: &Bounds,
+    is_late: impl Fn() -> bool,
+) -> Vec<Change> {
     let mut budget = CHECK_BYTES_MAX;
+    files.sort_by_key(|file| file.checked);
     let in_time = files.iter_mut().take_while(|_| !is_late());
-    in_time.filter_map(|file| file.check(now_secs, &mut budget, bounds)).collect()
+    in_time.filter_map(|file| file.check(number, now_secs, &mut budget, bounds)).collect()
 }
 
 /// Says of all files why they cannot be looked at.
@@ -235,6 +263,7 @@ mod tests {
         dir: tempfile::TempDir,
         files: Vec<Watched>,
         bounds: Bounds,
+        number: u64,
     }
 
     impl World {
@@ -245,6 +274,7 @@ mod tests {
                 dir,
                 files: vec![Watched::new(ConfigFile { path, md5: md5.to_owned() })],
                 bounds: Bounds::default(),
+                number: 0,
             };
             world.write("one");
             world
@@ -259,7 +289,9 @@ mod tests {
         }
 
         fn check_at(&mut self, now_secs: i64) -> Vec<State> {
-            check(&mut self.files, now_secs, &self.bounds, || false).into_iter().map(|change| change.state).collect()
+            self.number += 1;
+            let changes = check(&mut self.files, self.number, now_secs, &self.bounds, || false);
+            changes.into_iter().map(|change| change.state).collect()
         }
 
         fn check(&mut self) -> Vec<State> {
@@ -283,11 +315,33 @@ mod tests {
         let looks = std::cell::Cell::new(0);
         let is_late = || looks.replace(looks.get() + 1) > 0;
 
-        let changes = check(&mut world.files, LATER, &world.bounds, is_late);
+        let changes = check(&mut world.files, 1, LATER, &world.bounds, is_late);
 
         assert_eq!(changes.len(), 0, "{changes:?}");
         assert_eq!(world.files.iter().map(|file| file.state.clone()).collect::<Vec<_>>(), [Some(State::Right), None]);
         assert_eq!(world.check(), [State::Missing]);
+    }
+
+    #[test]
+    fn however_slow_the_checks_are_each_file_has_its_turn() {
+        let mut world = World::new(MD5_OF_ONE);
+        let missing = |name: &str| {
+            let path = world.dir.path().join(name).to_str().unwrap().parse().unwrap();
+            Watched::new(ConfigFile { path, md5: MD5_OF_ONE.to_owned() })
+        };
+        world.files = ["a", "b", "c"].map(missing).into();
+        let mut seen = Vec::new();
+
+        for number in 1..=3 {
+            // In the order of the configmap, as at every check.
+            world.files.sort_by(|one, other| one.path().cmp(other.path()));
+            let looks = std::cell::Cell::new(0);
+            let is_late = || looks.replace(looks.get() + 1) > 0;
+            let changes = check(&mut world.files, number, LATER, &world.bounds, is_late);
+            seen.extend(changes.iter().map(|change| change.file.path.as_str().rsplit('/').next().unwrap().to_owned()));
+        }
+
+        assert_eq!(seen, ["a", "b", "c"]);
     }
 
     #[test]
@@ -354,7 +408,7 @@ mod tests {
         let stamp = world.files[0].stamp;
         assert!(stamp.is_some());
         let nothing_left = world.files[0].look(&mut 0, &world.bounds);
-        assert_eq!(nothing_left, None, "it costs nothing of the budget");
+        assert_eq!(nothing_left, Look::AsBefore, "it costs nothing of the budget");
     }
 
     #[test]
@@ -362,7 +416,7 @@ mod tests {
         let mut world = World::new(MD5_OF_ONE);
         world.write("three");
 
-        assert!(world.files[0].check(LATER, &mut 2, &world.bounds).is_none());
+        assert!(world.files[0].check(1, LATER, &mut 2, &world.bounds).is_none());
         assert_eq!(world.files[0].state, None);
         assert_eq!(world.check(), [State::Differs]);
     }

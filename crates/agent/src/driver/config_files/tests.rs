@@ -21,9 +21,27 @@ fn spec(paths: &[&str]) -> Arc<Spec> {
 
 /// Checks what is due and says how many files changed.
 fn check(configs: &mut ConfigMonitor, now: Time) -> Option<usize> {
-    let mut job = configs.take_due(now).pop()?;
-    let changes = files::check(&mut job.files, i64::MAX, &Bounds::default(), || false);
-    configs.checked(job, now).then_some(changes.len())
+    let job = configs.take_due(now).pop()?;
+    Some(configs.checked(done(job), now)?.len())
+}
+
+fn done(mut job: Job) -> Checked {
+    let changes = files::check(&mut job.files, job.ticket, i64::MAX, &Bounds::default(), || false);
+    Checked { key: job.key, ticket: job.ticket, seen: Some((job.files, changes)) }
+}
+
+#[test]
+fn a_check_that_fails_is_followed_by_the_next_one_and_what_was_told_is_not_told_again() {
+    let (mut configs, spec) = (ConfigMonitor::default(), spec(&["/none/such"]));
+    configs.set(&key(), &spec, Some(&life(1)), at(10));
+    assert_eq!(check(&mut configs, at(10)), Some(1));
+    let job = configs.take_due(at(40)).pop().unwrap();
+
+    let failed = configs.checked(Checked { key: job.key, ticket: job.ticket, seen: None }, at(41));
+
+    assert_eq!(failed.map(|changes| changes.len()), Some(0));
+    assert_eq!(configs.next(), Some(at(71)));
+    assert_eq!(check(&mut configs, at(71)), Some(0), "told already");
 }
 
 #[test]
@@ -72,7 +90,7 @@ fn a_spec_that_comes_during_a_check_is_checked_after_it() {
 
     configs.set(&key(), &spec(&["/none/such", "/none/other"]), Some(&life(1)), at(11));
     assert_eq!(configs.next(), None, "one at a time");
-    assert!(configs.checked(job, at(12)));
+    assert!(configs.checked(done(job), at(12)).is_some());
 
     assert_eq!(configs.next(), Some(at(12)));
     assert_eq!(check(&mut configs, at(12)), Some(2));
@@ -87,7 +105,7 @@ fn the_answer_to_a_check_of_something_forgotten_does_not_count() {
     configs.forget(&key());
     configs.set(&key(), &spec, Some(&life(1)), at(11));
 
-    assert!(!configs.checked(job, at(12)));
+    assert!(configs.checked(done(job), at(12)).is_none());
     assert_eq!(check(&mut configs, at(12)), Some(1));
 }
 
