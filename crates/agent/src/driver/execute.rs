@@ -115,7 +115,7 @@ impl Driver {
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
         let channels = self.commands.begin(key.clone(), ticket);
         let owed = self.owed(ended_unseen(key.clone(), ticket));
-        self.cgroups.insert(key.clone());
+        self.leaves.used(key.clone());
         if matches!(command, CommandKind::Start | CommandKind::Restart) {
             self.strays.insert(key.clone());
         }
@@ -184,16 +184,16 @@ impl Driver {
 
     /// Removes the cgroups of processes that rest; one that still holds something stays.
     pub(super) fn remove_idle_cgroups(&self) {
-        let is_busy = |key: &&ProcessKey| self.processes.get(key).is_some_and(Process::is_busy);
-        let resting: Vec<ProcessKey> = self.cgroups.iter().filter(|key| !is_busy(key)).cloned().collect();
+        let is_busy = |key: &ProcessKey| self.processes.get(key).is_some_and(Process::is_busy);
+        let resting = self.leaves.of(|key| !is_busy(key));
         if resting.is_empty() {
             return;
         }
         let (host, inbox) = (self.host.clone(), self.inbox.clone());
         self.tasks.spawn("release leaves", async move {
-            for key in resting {
-                if host.release_leaf(&cgroup_name(&key)).await.unwrap_or(false) {
-                    let _ = inbox.send(Input::LeafReleased(key)).await;
+            for leaf in resting {
+                if host.release_leaf(&cgroup_name(&leaf.key)).await.unwrap_or(false) {
+                    let _ = inbox.send(Input::LeafReleased(leaf)).await;
                 }
             }
         });

@@ -14,6 +14,7 @@ mod estates;
 mod execute;
 mod inspect;
 mod instances;
+mod leaves;
 mod limits;
 mod local;
 mod logs;
@@ -52,6 +53,7 @@ use commands::CommandsUnderWay;
 use config_files::{Checked, ConfigMonitor};
 use inspect::Sighting;
 use instances::InstanceOutcomes;
+use leaves::{UsedLeaf, UsedLeaves};
 use limits::{LimitMonitor, Verdict, cgroup_name};
 use local::LocalOperation;
 use notices::Refusals;
@@ -122,7 +124,7 @@ pub(crate) enum Input {
     /// What the processes use that run.
     Measured(HashMap<ProcessKey, Usage>),
     /// The cgroup of a process that rests is gone.
-    LeafReleased(ProcessKey),
+    LeafReleased(UsedLeaf),
     /// Nothing of this forgotten process is there any more.
     EstateSettled(ProcessKey, Elder),
     /// From the control socket.
@@ -174,8 +176,8 @@ pub(crate) struct Driver {
     /// When it has been quiet for long enough to give memory back.
     quiet_at: Option<Time>,
     queues: CommandSlots,
-    /// Processes whose cgroup may be there; removed when it is empty and they rest.
-    cgroups: HashSet<ProcessKey>,
+    /// Removed when they are empty and their processes rest.
+    leaves: UsedLeaves,
     /// Processes of which something may have left its cgroup: the newest life was not seen in it.
     strays: HashSet<ProcessKey>,
     /// What is known of forgotten processes.
@@ -235,7 +237,7 @@ impl Driver {
             flush_at: None,
             quiet_at: None,
             queues: CommandSlots::default(),
-            cgroups: memory.estates.keys().cloned().collect(),
+            leaves: UsedLeaves::default(),
             strays: HashSet::new(),
             estates: BTreeMap::new(),
             registering: HashSet::new(),
@@ -248,6 +250,7 @@ impl Driver {
             seed,
             host,
         };
+        memory.estates.keys().for_each(|key| driver.leaves.used(key.clone()));
         driver.resume_local(&mut memory);
         driver.outbox.restore(memory.outcomes.into_iter().filter(|(operation, _)| operation.part == 0));
         driver.batch.append(memory.owed);
@@ -272,7 +275,7 @@ impl Driver {
             let request = unfinished.remove(&key);
             let process = Process::restore(now, key.clone(), record, same_boot, request, seed);
             driver.dirty.insert(key.clone());
-            driver.cgroups.insert(key.clone());
+            driver.leaves.used(key.clone());
             driver.strays.insert(key.clone());
             driver.pid_files.follow(&process);
             driver.tell_lives(&process);
@@ -367,7 +370,7 @@ impl Driver {
                 }
                 self.answer(operation, *outcome);
             }
-            Input::LeafReleased(key) => drop(self.cgroups.remove(&key)),
+            Input::LeafReleased(leaf) => self.leaves.released(&leaf),
             Input::EstateSettled(key, elder) => self.estate_settled(key, &elder),
             Input::Version { key, life, line, version } => {
                 let process = self.processes.get(&key);
