@@ -85,6 +85,7 @@ impl Driver {
             known: process.and_then(|process| process.life().cloned()),
             shown: process.and_then(|process| process.shown().cloned()),
             since: process.and_then(Process::shown_since),
+            launched: process.and_then(Process::launch_since),
             snapshot: process.map_or_else(bare_snapshot, |process| self.snapshot_of(process, Usage::default())),
             version: self.versions.get(&key).cloned(),
             environment: self.environment_of(&key),
@@ -138,6 +139,8 @@ struct StatusProbe {
     shown: Option<Incarnation>,
     /// When what is shown was launched.
     since: Option<u64>,
+    /// When the start command under way began: what it has brought may be there and not be known yet.
+    launched: Option<u64>,
     snapshot: Snapshot,
     /// The version of a life that was asked already.
     version: Option<(Incarnation, String)>,
@@ -146,7 +149,7 @@ struct StatusProbe {
 
 impl StatusProbe {
     async fn look(self, host: &Host) -> (Option<Sighting>, Snapshot) {
-        let Self { key, spec, gate, known, shown, since, mut snapshot, version, environment } = self;
+        let Self { key, spec, gate, known, shown, since, launched, mut snapshot, version, environment } = self;
         let Some(spec) = spec else {
             snapshot.set_reason(messages::process_not_registered(&key));
             return (None, snapshot);
@@ -156,10 +159,13 @@ impl StatusProbe {
             Probe::Running(life) => {
                 snapshot.pid = Some(life.pid);
                 snapshot.started_at = host.started_at(life);
-                let since = since.filter(|_| shown.as_ref() == Some(life));
+                let since = if shown.as_ref() == Some(life) { since } else { launched };
                 let of = MeasuredLife { life: life.clone(), leaf: cgroup_name(&key), since };
                 snapshot.usage = host.usage(&of).unwrap_or_default();
-                snapshot.phase = Phase::Running;
+                // Before the machine knows of it, as everywhere else.
+                if known.is_some() || snapshot.phase != Phase::Starting {
+                    snapshot.phase = Phase::Running;
+                }
                 snapshot.set_reason(Message::default());
                 snapshot.version = match (version, gate) {
                     (Some((of, version)), _) if of == *life => version,
@@ -212,4 +218,47 @@ fn bare_snapshot() -> Snapshot {
         .map(|time| jiff::tz::TimeZone::system().to_offset(time).seconds())
         .unwrap_or(0);
     Snapshot { phase: Phase::Stopped, reported_at: now, utc_offset_secs: offset, ..Snapshot::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proctor_runtime::Tasks;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_process_that_its_machine_does_not_know_yet_is_starting() {
+        let (dir, tasks) = (tempfile::TempDir::new().unwrap(), Tasks::default());
+        let host = Host::new(proctor_host::Options::new(dir.path().join("state")), &tasks).unwrap();
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid_path = dir.path().join("p.pid");
+        std::fs::write(&pid_path, child.id().to_string()).unwrap();
+        let spec = proctor_model::samples::spec(|spec| {
+            spec.identity.proc_name = "sleep".parse().unwrap();
+            spec.identity.pid_path = pid_path.to_str().unwrap().parse().unwrap();
+        });
+        let probe = |phase, known: Option<Incarnation>| StatusProbe {
+            key: "ns/p".parse().unwrap(),
+            spec: Some(spec.clone()),
+            gate: None,
+            shown: known.clone(),
+            known,
+            since: None,
+            launched: None,
+            snapshot: Snapshot { phase, ..bare_snapshot() },
+            version: None,
+            environment: Vec::new(),
+        };
+
+        let (seen, starting) = probe(Phase::Starting, None).look(&host).await;
+        let life = seen.expect("it runs").life;
+        let (_, known) = probe(Phase::Starting, Some(life)).look(&host).await;
+        let (_, found) = probe(Phase::Stopped, None).look(&host).await;
+        child.kill().unwrap();
+        child.wait().unwrap();
+
+        assert_eq!([starting.phase, known.phase, found.phase], [Phase::Starting, Phase::Running, Phase::Running]);
+        assert_eq!(starting.pid, i32::try_from(child.id()).ok());
+        assert!(tasks.end(std::time::Duration::from_secs(60)).await);
+    }
 }

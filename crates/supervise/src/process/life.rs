@@ -21,6 +21,11 @@ impl Process {
         }
     }
 
+    /// When the start command under way began, in ticks since boot. What it brings may be there before it is known.
+    pub fn launch_since(&self) -> Option<u64> {
+        self.record.launch.as_ref().and_then(|launch| launch.since)
+    }
+
     pub(super) fn assign(&mut self, now: Time, next: Registration) {
         if let Some(waiting) = self.record.next.take() {
             return self.replace_next(&waiting, next);

@@ -86,3 +86,44 @@ async fn b17_the_week_of_a_process_outlives_the_loss_of_the_ledger() {
 
     assert!(after.points.iter().any(|point| point.at == before.points[0].at), "{after:?} {before:?}");
 }
+
+#[tokio::test]
+async fn a_status_query_during_a_start_does_not_charge_it_for_an_earlier_process_of_its_name() {
+    let mut stage = Stage::new().await;
+    if stage.above.is_none() {
+        return proctor_testkit::skip("without cgroups an earlier process is no part of the next one's tree");
+    }
+    let line = "/usr/bin/perl -e '$x = q(x) x 200_000_000; mkdir q(full); sleep 1000 while 1' > /dev/null 2>&1 &
+                pid=$!; while [ ! -d full ]; do sleep 0.01; done; echo $pid > p.pid; echo $pid >> pids";
+    let elder = stage.spec(|spec| {
+        spec.identity.proc_name = "perl".parse().unwrap();
+        spec.policy.start_check = 0.try_into().unwrap();
+        spec.control.start = Some(line.parse().unwrap());
+    });
+    let pid_path = stage.path("next.pid");
+    let next = stage.spec(|spec| {
+        spec.identity.proc_name = "sleep".parse().unwrap();
+        spec.identity.pid_path = pid_path.to_str().unwrap().parse().unwrap();
+        spec.policy.start_check = 0.try_into().unwrap();
+        let line = "sleep 1000 > /dev/null 2>&1 & echo $! >> pids; echo $! > next; mv next next.pid
+                    until [ -e go ]; do sleep 0.01; done";
+        spec.control.start = Some(line.parse().unwrap());
+    });
+    let start = stage.operate(0, "p", OperationKind::Start, &elder).await;
+    assert_eq!(stage.outcome(start).await.code, Code::Success);
+    mishaps::unregister(&mut stage, "p").await;
+
+    let start = stage.operate(1, "p", OperationKind::Start, &next).await;
+    stage.until("next.pid").await;
+    let status = stage.operate(2, "p", OperationKind::Status, &next).await;
+    let during = stage.outcome(status).await.snapshot.unwrap();
+    std::fs::write(stage.path("go"), "").unwrap();
+    assert_eq!(stage.outcome(start).await.code, Code::Success);
+    let status = stage.operate(3, "p", OperationKind::Status, &next).await;
+    let after = stage.outcome(status).await.snapshot.unwrap();
+
+    for snapshot in [during, after] {
+        assert_eq!(snapshot.pid, numbers(&stage.path("next.pid")).first().copied());
+        assert!(snapshot.usage.memory_bytes < 100_000_000, "{:?}", snapshot.usage);
+    }
+}
