@@ -22,8 +22,9 @@ use rustix::time::Timespec;
 use tokio::sync::oneshot;
 
 use crate::cgroup::{Groups, Leaf};
+use crate::foreign_memory::ForeignMemory;
 use crate::kill_journal::Journal;
-use crate::leftovers::{Bystanders, EnvMarks, LaunchSpan, ProcessMatcher};
+use crate::leftovers::{Bystanders, EnvMarks, LaunchSpan, MarkTable, ProcessMatcher};
 use crate::pidfd::{Process, Refused};
 use crate::procfs::Stat;
 use crate::tree::{ProcessRef, ProcessTable};
@@ -78,6 +79,8 @@ struct Shared {
     lives: Mutex<HashMap<Leaf, KnownLives>>,
     /// Frozen, and still to be killed.
     unfinished: Mutex<Vec<ProcessRef>>,
+    memory: ForeignMemory,
+    marks: Mutex<Arc<MarkTable>>,
 }
 
 /// The lives of a process that the agent knows.
@@ -102,16 +105,18 @@ struct Job {
 }
 
 impl Killer {
-    pub(crate) fn new(groups: Option<Arc<Groups>>, scope: String, journal: Journal) -> Self {
+    pub(crate) fn new(groups: Option<Arc<Groups>>, scope: String, journal: Journal, memory: ForeignMemory) -> Self {
         let (waiting, lives, unfinished) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { shared: Arc::new(Shared { groups, scope, journal, waiting, lives, unfinished }) }
+        let marks = Mutex::default();
+        Self { shared: Arc::new(Shared { groups, scope, journal, waiting, lives, unfinished, memory, marks }) }
     }
 
     /// One whose thread never comes round.
     #[cfg(test)]
     pub(crate) fn stuck() -> Self {
         let boot = crate::procfs::boot_id().unwrap();
-        let killer = Self::new(None, "test".to_owned(), Journal::open(std::path::Path::new("/nonexistent"), boot));
+        let journal = Journal::open(std::path::Path::new("/nonexistent"), boot);
+        let killer = Self::new(None, "test".to_owned(), journal, ForeignMemory::default());
         killer.shared.waiting.lock().has_thread = true;
         killer
     }
@@ -292,7 +297,7 @@ impl Shared {
             groups: self.groups.as_deref(),
             scope: &self.scope,
             table: table.as_ref().unwrap_or(&nobody),
-            marks: EnvMarks::default(),
+            marks: EnvMarks { memory: &self.memory, before: &self.marks, read: None },
             bystanders: Bystanders::new(
                 table.as_ref().unwrap_or(&nobody),
                 self.lives.lock().values().flat_map(|of| of.present.iter().chain(&of.elders)).copied().collect(),

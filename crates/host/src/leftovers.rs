@@ -5,18 +5,22 @@
 //! that, is touched; nor is the agent, nor its ancestors, nor another process that the agent knows, with all that
 //! descends from it, also if a command of this one has started them; nor, while an earlier life of the same name lives
 //! on that was unregistered, what that one's commands have started. Absent: a process that has left its cgroup
-//! (without cgroups: its session), has overwritten its environment and whose parent has ended. Nothing tells whose
-//! it was.
+//! (without cgroups: its session), has overwritten its environment and whose parent has ended: nothing tells whose
+//! it was; nor, in the place of the overwritten environment, one that cannot be read and never could
+//! ([`crate::foreign_memory`]).
 
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use proctor_model::Leftovers;
 use rustix::time::Timespec;
 
 use crate::cgroup::{Groups, Leaf};
+use crate::foreign_memory::{ForeignMemory, Patience};
 use crate::killer::{Killer, Target};
 use crate::tree::{ProcessRef, ProcessTable};
 use crate::usage::Units;
@@ -113,88 +117,139 @@ async fn until_none(killer: &Killer, target: &Target, time: Duration) -> io::Res
 }
 
 /// What the environments of all processes tell of our commands; read when it is first asked for.
-#[derive(Debug, Default)]
-pub(crate) struct EnvMarks(Option<MarkTable>);
-
-#[derive(Debug, Default)]
-struct MarkTable {
-    by_mark: HashMap<String, Vec<ProcessRef>>,
-    launches: HashMap<ProcessRef, u64>,
+pub(crate) struct EnvMarks<'a> {
+    pub(crate) memory: &'a ForeignMemory,
+    /// What was read the last time: a process that is silent now may have been read then.
+    pub(crate) before: &'a Mutex<Arc<MarkTable>>,
+    pub(crate) read: Option<Arc<MarkTable>>,
 }
 
-impl EnvMarks {
-    fn of(&mut self, mark: &str, table: &ProcessTable) -> Vec<ProcessRef> {
-        let marks = self.0.get_or_insert_with(|| {
-            let pause = || drop(rustix::thread::nanosleep(&EXEC_PERIOD));
-            MarkTable::read(table.all().collect(), environment, pause)
-        });
-        marks.by_mark.get(mark).cloned().unwrap_or_default()
+/// Whose command has started whom.
+#[derive(Debug, Default)]
+pub(crate) struct MarkTable {
+    by_mark: HashMap<String, Vec<ProcessRef>>,
+    launches: HashMap<ProcessRef, u64>,
+    /// Who could not be read.
+    silent: Vec<ProcessRef>,
+}
+
+impl EnvMarks<'_> {
+    fn of(&mut self, mark: &str, table: &ProcessTable) -> io::Result<Vec<ProcessRef>> {
+        let marks = match &self.read {
+            Some(marks) => marks,
+            None => {
+                let marks = MarkTable::read(table.all().collect(), |left| environments(self.memory, left), pause)?;
+                let marks = Arc::new(marks.with_silent(&self.before.lock()));
+                self.before.lock().clone_from(&marks);
+                self.read.insert(marks)
+            }
+        };
+        Ok(marks.by_mark.get(mark).cloned().unwrap_or_default())
     }
 
     /// When the command was begun that has started it.
     fn launch_of(&self, member: ProcessRef) -> Option<u64> {
-        self.0.as_ref()?.launches.get(&member).copied()
+        self.read.as_ref()?.launches.get(&member).copied()
     }
+}
+
+/// Until an environment is looked at again that is not in place yet.
+fn pause() {
+    let _ = rustix::thread::nanosleep(&EXEC_PERIOD);
+}
+
+/// Of those that are not silent.
+fn environments(memory: &ForeignMemory, left: Vec<ProcessRef>) -> io::Result<Vec<(ProcessRef, Environment)>> {
+    memory.read_each(left, Patience::THREAD, |member| Environment::of(member.pid))
+}
+
+/// Which command of ours has started it. None also where that cannot be read.
+pub(crate) fn mark_of(memory: &ForeignMemory, member: ProcessRef) -> Option<String> {
+    let marks = MarkTable::read(vec![member], |left| environments(memory, left), pause).ok()?;
+    marks.by_mark.into_keys().next()
 }
 
 impl MarkTable {
     /// However many execute a program just now, they are waited for together.
-    fn read(mut left: Vec<ProcessRef>, read: impl Fn(i32) -> Environment, mut pause: impl FnMut()) -> Self {
+    fn read(
+        mut left: Vec<ProcessRef>,
+        read: impl Fn(Vec<ProcessRef>) -> io::Result<Vec<(ProcessRef, Environment)>>,
+        mut pause: impl FnMut(),
+    ) -> io::Result<Self> {
         let mut marks = Self::default();
         for pauses in 0..=EXEC_TRIES {
-            left.retain(|member| match read(member.pid) {
-                Environment::Known(text) => {
-                    marks.keep(*member, &text);
-                    false
+            let asked = left.clone();
+            let answers = read(std::mem::take(&mut left))?;
+            if answers.len() < asked.len() {
+                let answered: HashSet<ProcessRef> = answers.iter().map(|(member, _)| *member).collect();
+                marks.silent.extend(asked.into_iter().filter(|member| !answered.contains(member)));
+            }
+            for (member, environment) in answers {
+                match environment {
+                    Environment::Known(mark) => marks.keep(member, mark),
+                    Environment::Executing => left.push(member),
+                    Environment::Gone => {}
                 }
-                Environment::Executing => true,
-                Environment::Gone => false,
-            });
+            }
             if left.is_empty() || pauses == EXEC_TRIES {
                 break;
             }
             pause();
         }
-        marks
+        Ok(marks)
     }
 
-    fn keep(&mut self, member: ProcessRef, text: &[u8]) {
-        let Some(mark) = variable(text, MARK) else { return };
+    /// With what was read of the silent ones before.
+    fn with_silent(mut self, before: &Self) -> Self {
+        for member in std::mem::take(&mut self.silent) {
+            let mark = before.by_mark.iter().find(|(_, marked)| marked.contains(&member)).map(|(mark, _)| mark.clone());
+            self.keep(member, mark.map(|mark| EnvMark { mark, launch: before.launches.get(&member).copied() }));
+        }
+        self
+    }
+
+    fn keep(&mut self, member: ProcessRef, mark: Option<EnvMark>) {
+        let Some(EnvMark { mark, launch }) = mark else { return };
         self.by_mark.entry(mark).or_default().push(member);
-        let launch = variable(text, LAUNCH).and_then(|launch| launch.parse().ok());
         self.launches.extend(launch.map(|launch| (member, launch)));
+    }
+}
+
+/// What a command of ours has left in an environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct EnvMark {
+    mark: String,
+    launch: Option<u64>,
+}
+
+impl EnvMark {
+    fn of(environment: &[u8]) -> Option<Self> {
+        let mark = variable(environment, MARK)?;
+        Some(Self { mark, launch: variable(environment, LAUNCH).and_then(|launch| launch.parse().ok()) })
     }
 }
 
 /// What there is of the environment of a process.
 #[derive(Debug, PartialEq, Eq)]
 enum Environment {
-    Known(Vec<u8>),
+    Known(Option<EnvMark>),
     /// It executes a program: until that is in place its environment is empty.
     Executing,
     Gone,
 }
 
-pub(crate) fn variable_of(pid: i32, name: &str) -> Option<String> {
-    for pauses in 0..=EXEC_TRIES {
-        match environment(pid) {
-            Environment::Known(text) => return variable(&text, name),
-            Environment::Executing if pauses < EXEC_TRIES => drop(rustix::thread::nanosleep(&EXEC_PERIOD)),
-            Environment::Executing | Environment::Gone => return None,
+impl Environment {
+    /// May hang with that process.
+    fn of(pid: i32) -> Self {
+        let path = format!("/proc/{pid}/environ");
+        let read = || procfs::read(Path::new(&path), ENVIRONMENT_BYTES_MAX);
+        match read() {
+            Ok(text) if !text.is_empty() => Self::Known(EnvMark::of(&text)),
+            Ok(_) if procfs::is_executing(pid) => Self::Executing,
+            // It has none, or has got one meanwhile.
+            Ok(_) => read().map_or(Self::Gone, |text| Self::Known(EnvMark::of(&text))),
+            Err(_) => Self::Gone,
         }
-    }
-    None
-}
-
-fn environment(pid: i32) -> Environment {
-    let path = format!("/proc/{pid}/environ");
-    let read = || procfs::read(Path::new(&path), ENVIRONMENT_BYTES_MAX);
-    match read() {
-        Ok(text) if !text.is_empty() => Environment::Known(text),
-        Ok(_) if procfs::is_executing(pid) => Environment::Executing,
-        // It has none, or has got one meanwhile.
-        Ok(_) => read().map_or(Environment::Gone, Environment::Known),
-        Err(_) => Environment::Gone,
     }
 }
 
@@ -210,7 +265,7 @@ pub(crate) struct ProcessMatcher<'a> {
     pub(crate) groups: Option<&'a Groups>,
     pub(crate) scope: &'a str,
     pub(crate) table: &'a ProcessTable,
-    pub(crate) marks: EnvMarks,
+    pub(crate) marks: EnvMarks<'a>,
     pub(crate) bystanders: Bystanders,
 }
 
@@ -279,7 +334,7 @@ impl ProcessMatcher<'_> {
 
     fn in_leaf(&mut self, leaf: &Leaf) -> io::Result<Vec<ProcessRef>> {
         // A command may move itself to another cgroup, or run without one for lack of memory.
-        let mut members = self.marks.of(&mark(self.scope, leaf), self.table);
+        let mut members = self.marks.of(&mark(self.scope, leaf), self.table)?;
         if let Some(groups) = self.groups {
             members.extend(groups.members(leaf)?);
         }
@@ -316,18 +371,24 @@ mod tests {
     }
 
     fn known(text: &str) -> Environment {
-        Environment::Known(text.as_bytes().to_vec())
+        Environment::Known(EnvMark::of(text.as_bytes()))
+    }
+
+    type Answers = io::Result<Vec<(ProcessRef, Environment)>>;
+
+    fn each(read: impl Fn(i32) -> Environment) -> impl Fn(Vec<ProcessRef>) -> Answers {
+        move |left| Ok(left.into_iter().map(|member| (member, read(member.pid))).collect())
     }
 
     #[test]
     fn an_environment_that_is_not_in_place_yet_is_read_again() {
         let (reads, pauses) = (Cell::new(0), Cell::new(0));
-        let read = |_| {
+        let read = each(|_| {
             reads.set(reads.get() + 1);
             if reads.get() < 3 { Environment::Executing } else { known("PROCTOR_LEAF=a\0PROCTOR_LAUNCH=7\0") }
-        };
+        });
 
-        let marks = MarkTable::read(members(1), read, || pauses.set(pauses.get() + 1));
+        let marks = MarkTable::read(members(1), read, || pauses.set(pauses.get() + 1)).unwrap();
 
         assert_eq!((marks.by_mark["a"].as_slice(), pauses.get()), (members(1).as_slice(), 2));
         assert_eq!(marks.launches[&members(1)[0]], 7);
@@ -337,7 +398,7 @@ mod tests {
     fn a_thousand_that_execute_a_program_are_waited_for_together_and_who_has_no_environment_is_not() {
         let pauses = |read: fn(i32) -> Environment| {
             let pauses = Cell::new(0);
-            MarkTable::read(members(1000), read, || pauses.set(pauses.get() + 1));
+            MarkTable::read(members(1000), each(read), || pauses.set(pauses.get() + 1)).unwrap();
             pauses.get()
         };
 
@@ -347,20 +408,34 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_is_silent_now_is_known_by_what_was_read_before() {
+        let all = each(|_| known("PROCTOR_LEAF=a\0PROCTOR_LAUNCH=7\0"));
+        let but_the_first = |left: Vec<ProcessRef>| all(left.into_iter().filter(|member| member.pid > 1).collect());
+        let before = MarkTable::read(members(1), &all, || {}).unwrap();
+
+        let marks = MarkTable::read(members(2), but_the_first, || {}).unwrap().with_silent(&before);
+        let never_read = MarkTable::read(members(2), but_the_first, || {}).unwrap().with_silent(&MarkTable::default());
+
+        assert!(marks.by_mark["a"].len() == 2 && members(2).iter().all(|member| marks.by_mark["a"].contains(member)));
+        assert_eq!(marks.launches[&members(1)[0]], 7);
+        assert_eq!(never_read.by_mark["a"], members(2)[1..]);
+    }
+
+    #[test]
     fn a_process_that_was_given_no_environment_does_not_execute_a_program() {
         let mut bare = std::process::Command::new("/bin/sleep");
         let mut bare = bare.arg("1000").env_clear().spawn().unwrap();
         let pid = i32::try_from(bare.id()).unwrap();
 
         let begun = std::time::Instant::now();
-        while environment(pid) == Environment::Executing && begun.elapsed() < Duration::from_secs(60) {
+        while Environment::of(pid) == Environment::Executing && begun.elapsed() < Duration::from_secs(60) {
             let _ = rustix::thread::nanosleep(&EXEC_PERIOD);
         }
-        let read = environment(pid);
+        let read = Environment::of(pid);
 
         bare.kill().unwrap();
         bare.wait().unwrap();
         assert_eq!(read, known(""));
-        assert_eq!(environment(pid), Environment::Gone);
+        assert_eq!(Environment::of(pid), Environment::Gone);
     }
 }

@@ -16,6 +16,7 @@ mod command;
 pub mod descriptors;
 mod error;
 mod exits;
+mod foreign_memory;
 mod fork;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
@@ -69,6 +70,7 @@ pub use usage::MeasuredLife;
 
 use blocking::Blocking;
 use command::CommandContext;
+use foreign_memory::ForeignMemory;
 use kill_journal::Journal;
 use killer::{Killer, KnownLives, Target};
 use output::OutputDirectory;
@@ -108,6 +110,7 @@ struct Shared {
     context: CommandContext,
     /// Work that takes longer than a look.
     long_blocking: Blocking,
+    memory: ForeignMemory,
     tracking: Tracking,
     meter: Meter,
     wall_clock: Arc<WallClock>,
@@ -133,7 +136,8 @@ impl Host {
         tasks.spawn_critical("output-trimmer", outputs.clone().trim_for_ever());
         let groups = groups.map(Arc::new);
         let mark = cgroup::scope_of(&options.state_dir);
-        let killer = Killer::new(groups.clone(), mark.clone(), Journal::open(&options.state_dir, boot.clone()));
+        let (journal, memory) = (Journal::open(&options.state_dir, boot.clone()), ForeignMemory::default());
+        let killer = Killer::new(groups.clone(), mark.clone(), journal, memory.clone());
         killer.finish_interrupted();
         let context = CommandContext {
             boot: boot.clone(),
@@ -145,10 +149,11 @@ impl Host {
             groups,
             spawner: Spawner::new(options.spawn),
         };
-        let meter = Meter::new(Sampler::new(boot.clone(), context.groups.clone()));
+        let meter = Meter::new(Sampler::new(boot.clone(), context.groups.clone()), memory.clone());
         let wall_clock = Arc::new(WallClock::open(&options.state_dir, boot.clone()));
         let (boot_millis, long_blocking) = (AtomicI64::new(0), Blocking::for_long_work());
-        Ok(Self { shared: Arc::new(Shared { boot, context, long_blocking, tracking, meter, wall_clock, boot_millis }) })
+        let shared = Shared { boot, context, long_blocking, memory, tracking, meter, wall_clock, boot_millis };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// How it is known here what belongs to a process.
@@ -194,6 +199,7 @@ impl Host {
             scope: mark.clone(),
             leaf: leaf.clone(),
             wall_clock: self.shared.wall_clock.clone(),
+            memory: self.shared.memory.clone(),
         };
         probe::look(blocking, accounts, &self.shared.boot, origin, identity, known).await
     }
@@ -367,7 +373,7 @@ impl Host {
         if !process.is_some_and(|process| process.is_alive()) {
             return Ok(0);
         }
-        let root = ProcessRef { pid, start_ticks: life.start_ticks };
+        let root = ProcessRef::of(life);
         self.shared.context.killer.kill(Target::Tree(root, leaf)).await.map_err(failed)
     }
 
@@ -382,7 +388,7 @@ impl Host {
     ) {
         let known = |life: &Incarnation| {
             let is_of_boot = life.boot == self.shared.boot;
-            is_of_boot.then_some(ProcessRef { pid: life.pid, start_ticks: life.start_ticks })
+            is_of_boot.then(|| ProcessRef::of(life))
         };
         let (present, elders) = (present.and_then(known), elders.into_iter().filter_map(known).collect());
         self.shared.context.killer.set_lives(leaf.clone(), KnownLives { present, elders });
@@ -434,14 +440,23 @@ impl Host {
     }
 
     /// What the process and its descendants use, measured as for limits. None: that life is over.
-    pub fn usage(&self, of: &MeasuredLife) -> Option<Usage> {
+    pub async fn usage(&self, of: MeasuredLife) -> Option<Usage> {
         if of.life.boot != self.shared.boot {
             return None;
         }
-        self.shared.meter.usage(of, self.now())
+        let host = self.clone();
+        self.shared.context.blocking.work(move || host.shared.meter.usage(&of, host.now())).await.flatten()
     }
 
-    /// As [`Self::usage`], without its descendants where nobody has asked for it before. None: that life is over.
+    /// Reads the command lines of lives that are new, which [`Self::usage_alone`] tells. Soon over, also if the memory of one
+    /// cannot be read; then its command line is left out.
+    pub fn note_command_lines<'a>(&self, lives: impl IntoIterator<Item = &'a Incarnation>) {
+        let is_of_boot = |life: &&Incarnation| life.boot == self.shared.boot;
+        self.shared.meter.note_command_lines(lives.into_iter().filter(is_of_boot));
+    }
+
+    /// As [`Self::usage`], at once, without its descendants where nobody has asked for it before, and with the command line
+    /// that was read last. None: that life is over.
     pub fn usage_alone(&self, of: &MeasuredLife) -> Option<Usage> {
         if of.life.boot != self.shared.boot {
             return None;

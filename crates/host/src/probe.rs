@@ -18,8 +18,10 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
 
 use crate::blocking::{Blocking, TimedOut};
 use crate::cgroup::{Groups, Leaf};
+use crate::foreign_memory::{ForeignMemory, Patience};
 use crate::pidfd::{Process, Refused};
 use crate::pidfile::{PidEntry, Refusal};
+use crate::tree::ProcessRef;
 use crate::usage::Units;
 use crate::user::{Account, AccountCache};
 use crate::wall_clock::{self, WallClock, millis};
@@ -44,6 +46,7 @@ pub(crate) struct Origin {
     /// Of the process that is looked for.
     pub(crate) leaf: Leaf,
     pub(crate) wall_clock: Arc<WallClock>,
+    pub(crate) memory: ForeignMemory,
 }
 
 pub(crate) async fn look(
@@ -182,9 +185,13 @@ fn find(
 
     let executable = procfs::executable(pid);
     // Mostly the executable has the name, and nothing else need be read.
-    if executable.as_deref() != Some(name) && !is_named(name, executable.as_deref(), &procfs::arguments(pid)) {
-        let other = executable.unwrap_or_else(|| process.stat.name.clone());
-        return Err(messages::pid_is_another_program(pid, path, other.escape_debug(), name).into());
+    if executable.as_deref() != Some(name) {
+        let unreadable = |reason| Refusal::Unclear(messages::pid_cannot_be_looked_at(pid, &path, reason));
+        let arguments = origin.arguments(&life).map_err(unreadable)?;
+        if !is_named(name, executable.as_deref(), &arguments) {
+            let other = executable.unwrap_or_else(|| process.stat.name.clone());
+            return Err(messages::pid_is_another_program(pid, path, other.escape_debug(), name).into());
+        }
     }
     // A daemon of root may have dropped its privileges: its owner does not count.
     let owner = (account.uid != 0).then(|| procfs::owner(pid));
@@ -215,7 +222,7 @@ impl Origin {
         let Some(written) = entry.written_millis.filter(|written| began_after(life, *written, boot_millis)) else {
             return Ok(());
         };
-        let started_by = self.started_by(life.pid);
+        let started_by = self.started_by(life);
         if started_by == StartedBy::Us || holds_open(life.pid, entry.file) {
             return Ok(());
         }
@@ -229,10 +236,16 @@ impl Origin {
         }
     }
 
-    fn started_by(&self, pid: i32) -> StartedBy {
+    /// The error says why they cannot be read.
+    fn arguments(&self, life: &Incarnation) -> Result<Vec<String>, &'static str> {
+        let read = self.memory.read_one(ProcessRef::of(life), Patience::THREAD, |member| procfs::arguments(member.pid));
+        read.ok_or("its memory cannot be read")
+    }
+
+    fn started_by(&self, life: &Incarnation) -> StartedBy {
         let own = leftovers::mark(&self.scope, &self.leaf);
-        let mark = leftovers::variable_of(pid, leftovers::MARK);
-        let leaf = self.groups.as_ref().and_then(|groups| groups.leaf_of(pid));
+        let mark = leftovers::mark_of(&self.memory, ProcessRef::of(life));
+        let leaf = self.groups.as_ref().and_then(|groups| groups.leaf_of(life.pid));
         if leaf.as_ref() == Some(&self.leaf) || (leaf.is_none() && mark.as_deref() == Some(own.as_str())) {
             return StartedBy::Us;
         }

@@ -158,7 +158,7 @@ pub(crate) fn parse_owner(text: &[u8]) -> Option<u32> {
     ids.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// The arguments, as far as they fit into the bound.
+/// The arguments, as far as they fit into the bound. May hang with that process: see [`crate::foreign_memory`].
 pub(crate) fn arguments(pid: i32) -> Vec<String> {
     parse_arguments(&read(Path::new(&format!("/proc/{pid}/cmdline")), COMMAND_LINE_BYTES_MAX).unwrap_or_default())
 }

@@ -7,6 +7,8 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 
+use proctor_model::Incarnation;
+
 use crate::procfs::{self, Stat};
 
 /// A process as a list of processes names it.
@@ -14,6 +16,13 @@ use crate::procfs::{self, Stat};
 pub(crate) struct ProcessRef {
     pub(crate) pid: i32,
     pub(crate) start_ticks: u64,
+}
+
+impl ProcessRef {
+    /// The process of a life of this boot.
+    pub(crate) fn of(life: &Incarnation) -> Self {
+        Self { pid: life.pid, start_ticks: life.start_ticks }
+    }
 }
 
 /// Who is whose child at one moment.

@@ -4,15 +4,19 @@
 //! above 100; memory is what the tree has for itself, without shared pages and page cache. Absent:
 //! descendants that were born within the last second.
 
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use proctor_model::{Incarnation, Usage};
 
 use crate::cgroup::Leaf;
+use crate::foreign_memory::{ForeignMemory, Patience};
 use crate::pidfd::Process;
 use crate::procfs::{self, Stat};
 use crate::sampler::Sampler;
+use crate::tree::ProcessRef;
 
 /// What the kernel counts in.
 #[derive(Clone, Copy, Debug)]
@@ -52,12 +56,18 @@ pub(crate) struct Meter {
     units: Units,
     memory_bytes: u64,
     sampler: Mutex<Sampler>,
+    memory: ForeignMemory,
+    command_lines: CommandLines,
 }
 
+/// As last read, also by a reader that nobody waits for any more.
+type CommandLines = Arc<Mutex<HashMap<ProcessRef, String>>>;
+
 impl Meter {
-    pub(crate) fn new(sampler: Sampler) -> Self {
+    pub(crate) fn new(sampler: Sampler, memory: ForeignMemory) -> Self {
         let memory_bytes = procfs::memory_bytes().unwrap_or(0);
-        Self { units: Units::read(), memory_bytes, sampler: Mutex::new(sampler) }
+        let (sampler, command_lines) = (Mutex::new(sampler), CommandLines::default());
+        Self { units: Units::read(), memory_bytes, sampler, memory, command_lines }
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {
@@ -69,8 +79,13 @@ impl Meter {
         self.units.since_boot(life.start_ticks)
     }
 
-    /// Of one life and its descendants, now.
+    /// Of one life and its descendants, now. Takes a while if that life's memory cannot be read.
     pub(crate) fn usage(&self, of: &MeasuredLife, now: Duration) -> Option<Usage> {
+        self.read_command_lines(vec![ProcessRef::of(&of.life)], Patience::THREAD);
+        self.measure(of, now)
+    }
+
+    fn measure(&self, of: &MeasuredLife, now: Duration) -> Option<Usage> {
         let MeasuredLife { life, leaf, since } = of;
         let stat = living(life)?;
         let mut sampler = self.sampler.lock();
@@ -90,10 +105,10 @@ impl Meter {
     }
 
     /// Of one life without its descendants, if it was not measured before: cheap, and enough for one that has
-    /// just begun.
+    /// just begun. Its command line is the one that was read last.
     pub(crate) fn usage_alone(&self, of: &MeasuredLife, now: Duration) -> Option<Usage> {
         if self.sampler.lock().is_tracked(&of.life) {
-            return self.usage(of, now);
+            return self.measure(of, now);
         }
         Some(self.describe(&of.life, &living(&of.life)?, now))
     }
@@ -102,7 +117,39 @@ impl Meter {
     pub(crate) fn usages(&self, all: &[MeasuredLife], now: Duration) -> Vec<Option<Usage>> {
         let known: Vec<Incarnation> = all.iter().map(|one| one.life.clone()).collect();
         self.sampler.lock().retain(&known);
-        all.iter().map(|one| self.usage(one, now)).collect()
+        let members: HashSet<ProcessRef> = known.iter().map(ProcessRef::of).collect();
+        self.command_lines.lock().retain(|of, _| members.contains(of));
+        self.read_command_lines(members.into_iter().collect(), Patience::THREAD);
+        all.iter().map(|one| self.measure(one, now)).collect()
+    }
+
+    /// Reads the command lines that are not known yet. For the driver: soon over, whoever is silent.
+    pub(crate) fn note_command_lines<'a>(&self, lives: impl Iterator<Item = &'a Incarnation>) {
+        let mut unknown: Vec<ProcessRef> = lives.map(ProcessRef::of).collect();
+        {
+            let known = self.command_lines.lock();
+            unknown.retain(|member| !known.contains_key(member));
+        }
+        self.read_command_lines(unknown, Patience::DRIVER);
+    }
+
+    /// Where one cannot be read, what was read before stays.
+    fn read_command_lines(&self, members: Vec<ProcessRef>, patience: Patience) {
+        let command_lines = Arc::clone(&self.command_lines);
+        let read = move |member: ProcessRef| {
+            let line = procfs::arguments(member.pid).join(" ");
+            // Empty for one that has just ended.
+            if !line.is_empty() {
+                command_lines.lock().insert(member, line);
+            }
+        };
+        if let Err(error) = self.memory.read_each(members, patience, read) {
+            tracing::warn!(%error, "command lines of processes cannot be read");
+        }
+    }
+
+    fn command_line(&self, life: &Incarnation) -> String {
+        self.command_lines.lock().get(&ProcessRef::of(life)).cloned().unwrap_or_default()
     }
 
     /// What the kernel says of the process itself.
@@ -119,7 +166,7 @@ impl Meter {
             memory_bytes,
             threads: stat.threads,
             state: stat.state.to_string(),
-            command_line: procfs::arguments(life.pid).join(" "),
+            command_line: self.command_line(life),
             user_ticks: stat.user_ticks.saturating_add(stat.children_user_ticks),
             system_ticks: stat.system_ticks.saturating_add(stat.children_system_ticks),
             elapsed_secs: elapsed.as_secs(),
@@ -159,7 +206,7 @@ mod tests {
     fn what_is_measured_for_people_is_what_is_measured_for_limits() {
         let boot = procfs::boot_id().unwrap();
         let us = Process::open(i32::try_from(std::process::id()).unwrap()).unwrap().life(&boot);
-        let meter = Meter::new(Sampler::new(boot.clone(), None));
+        let meter = Meter::new(Sampler::new(boot.clone(), None), ForeignMemory::default());
         let ours = MeasuredLife { life: us.clone(), leaf: Leaf::of("none"), since: None };
         let mut limits = Sampler::new(boot, None);
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);

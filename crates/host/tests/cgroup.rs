@@ -158,9 +158,10 @@ async fn what_is_older_in_its_leaf_is_charged_to_a_life_neither_by_status_nor_by
         assert!(limits.track_in(&life, &leaf, since));
 
         let of = MeasuredLife { life: life.clone(), leaf: leaf.clone(), since };
+        assert!(world.host.usage(of.clone()).await.is_some(), "from now on it is measured whole");
         // The loader of the new program may still have files open.
         eventually("status and limits count the files of this life alone", || {
-            let usage = world.host.usage(&of).unwrap();
+            let usage = world.host.usage_alone(&of).unwrap();
             let sample = limits.sample_with_descriptors(&life, world.host.now()).unwrap();
             let own = std::fs::read_dir(format!("/proc/{}/fd", life.pid)).unwrap().count();
             sample.fds == Some(usage.fds) && usage.fds == u64::try_from(own).unwrap()

@@ -125,7 +125,7 @@ async fn a_life_that_never_was_is_over() {
     for other in [other_ticks, other_boot, other_inode] {
         assert_eq!(end_of(&world, &other).await, None);
         assert!(!world.host.is_alive(&other));
-        assert!(world.host.usage(&measured(&other)).is_none());
+        assert!(world.host.usage(measured(&other)).await.is_none());
         assert!(!world.host.signal(&other, Signal::Kill).unwrap());
         assert_eq!(world.host.kill_tree(&other).await.unwrap(), 0);
     }
@@ -262,8 +262,10 @@ async fn usage_is_that_of_the_whole_tree() {
     std::fs::write(world.path("x.pid"), process.pid().to_string()).unwrap();
     let life = world.life("busy.sh", &world.path("x.pid")).await;
 
-    eventually("the child's time is seen", || world.host.usage(&measured(&life)).unwrap().cpu_percent > 1.0).await;
-    let usage = world.host.usage(&measured(&life)).unwrap();
+    assert!(world.host.usage(measured(&life)).await.is_some(), "from now on it is measured whole");
+    let cpu_percent = || world.host.usage_alone(&measured(&life)).unwrap().cpu_percent;
+    eventually("the child's time is seen", || cpu_percent() > 1.0).await;
+    let usage = world.host.usage(measured(&life)).await.unwrap();
 
     assert!(usage.cpu_percent_average > 0.0 && usage.cpu_percent_average <= 100.0, "{usage:?}");
     assert!(usage.memory_bytes > 4096 && usage.memory_percent > 0.0 && usage.memory_percent < 100.0, "{usage:?}");
@@ -273,7 +275,7 @@ async fn usage_is_that_of_the_whole_tree() {
     let age = proctor_runtime::clock::unix_millis() / 1000 - world.host.started_at(&life);
     assert!((0..600).contains(&age), "{age}");
     world.host.kill_tree(&life).await.unwrap();
-    eventually("it is dead", || world.host.usage(&measured(&life)).is_none()).await;
+    eventually("it is dead", || world.host.usage_alone(&measured(&life)).is_none()).await;
 }
 
 #[tokio::test]

@@ -161,7 +161,7 @@ impl StatusProbe {
                 snapshot.started_at = host.started_at(life);
                 let since = if shown.as_ref() == Some(life) { since } else { launched };
                 let of = MeasuredLife { life: life.clone(), leaf: cgroup_name(&key), since };
-                snapshot.usage = host.usage(&of).unwrap_or_default();
+                snapshot.usage = host.usage(of).await.unwrap_or_default();
                 // Before the machine knows of it, as everywhere else.
                 if known.is_some() || snapshot.phase != Phase::Starting {
                     snapshot.phase = Phase::Running;
@@ -176,8 +176,10 @@ impl StatusProbe {
             Probe::Absent(_) | Probe::Dead { .. } | Probe::Unclear { .. }
                 if shown.as_ref().is_some_and(|shown| host.is_alive(shown)) =>
             {
-                let of = shown.map(|life| MeasuredLife { life, leaf: cgroup_name(&key), since });
-                snapshot.usage = of.and_then(|of| host.usage(&of)).unwrap_or_default();
+                if let Some(life) = shown {
+                    let of = MeasuredLife { life, leaf: cgroup_name(&key), since };
+                    snapshot.usage = host.usage(of).await.unwrap_or_default();
+                }
             }
             Probe::Absent(reason) | Probe::Dead { reason, .. } | Probe::Unclear { reason, .. } => {
                 snapshot.pid = None;

@@ -109,6 +109,7 @@ impl Driver {
         }
         let processes = touched.iter().filter_map(|key| self.processes.get(key));
         let changed: Vec<&Process> = processes.filter(|process| self.outbox.reports.is_new(process)).collect();
+        self.host.note_command_lines(changed.iter().filter_map(|process| process.shown()));
         let observations = changed.into_iter().map(|process| self.observation_of(process, &self.host)).collect();
         self.send_observations(observations);
     }

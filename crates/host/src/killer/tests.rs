@@ -24,7 +24,8 @@ impl Drop for Sleeper {
 }
 
 fn killer(directory: &tempfile::TempDir) -> Killer {
-    Killer::new(None, "test".to_owned(), Journal::open(directory.path(), procfs::boot_id().unwrap()))
+    let journal = Journal::open(directory.path(), procfs::boot_id().unwrap());
+    Killer::new(None, "test".to_owned(), journal, ForeignMemory::default())
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
-//! The owner of the host restricts paths, and the file system of some of them hangs.
+//! File systems that hang, and what of a host hangs with them.
 
-use proctor_testkit::{HungFileSystem, skip};
+use proctor_testkit::{HungFileSystem, MemoryTrap, skip};
 
 use super::*;
 
@@ -82,4 +82,46 @@ async fn configuration_files_on_a_mount_that_hangs_hold_up_no_check_of_others() 
     }
 
     drop(hung);
+}
+
+#[tokio::test]
+async fn a_process_whose_memory_cannot_be_read_is_shown_and_holds_up_no_other() {
+    let mut stage = Stage::new().await;
+    let Some(trap) = MemoryTrap::mount(stage.path("trap")).await else { return skip("FUSE cannot be mounted") };
+    let line = |name: &str, command: &str| {
+        format!("sh -c '{command}' > /dev/null 2>&1 & echo $! | tee {name}.pid >> pids").parse().unwrap()
+    };
+    let of = |name: &str, program: &str, command: &str| {
+        stage.spec(|spec| {
+            spec.identity.proc_name = program.parse().unwrap();
+            spec.identity.pid_path = stage.path(&format!("{name}.pid")).to_str().unwrap().parse().unwrap();
+            spec.control.start = Some(line(name, command));
+            spec.policy.start_check = 0.try_into().unwrap();
+        })
+    };
+    let silent = of("silent", &trap.name(), &trap.command());
+    let beside = of("beside", "sleep", "exec sleep 1000");
+    let start = stage.operate(1, "silent", OperationKind::Start, &silent).await;
+    assert_eq!(stage.outcome(start).await.code, Code::Success);
+    let pid = std::fs::read_to_string(stage.path("silent.pid")).unwrap().trim().parse().unwrap();
+    trap.holds(pid).await;
+
+    let mut codes = Vec::new();
+    for (number, name, kind, spec) in [
+        (2, "silent", OperationKind::Status, &silent),
+        (3, "silent", OperationKind::Release, &silent),
+        (4, "silent", OperationKind::Manage, &silent),
+        (5, "beside", OperationKind::Start, &beside),
+        (6, "beside", OperationKind::Kill, &beside),
+    ] {
+        let operation = stage.operate(number, name, kind, spec).await;
+        let outcome = stage.outcome(operation).await;
+        codes.push(outcome.code);
+        if kind == OperationKind::Status {
+            assert_eq!(outcome.snapshot.unwrap().pid, Some(pid));
+        }
+    }
+
+    assert_eq!(codes, [Code::Success; 5]);
+    drop(trap);
 }

@@ -1,0 +1,326 @@
+//! What only the memory of another process tells: its environment and its command line.
+//!
+//! To read them takes a lock of that memory, and who maps a file of a mount that hangs holds it until the mount is back.
+//! Such a process is silent, and it may be any process of the host. Promised: nobody waits longer than [`Patience`]
+//! says, however many are silent, and all others are read meanwhile; a silent process takes one thread, however often
+//! it is asked for, and [`THREADS_MAX`] bounds them all; a machine that is slow makes nobody silent. Absent: ending
+//! such a read, which nobody can.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::procfs::Stat;
+use crate::tree::ProcessRef;
+
+/// Who reads for longer is not waited for by those who are still to be read: another thread goes on with them.
+const HANDOVER: Duration = Duration::from_millis(20);
+/// Readers under way, with those that nobody waits for any more.
+const THREADS_MAX: usize = 256;
+/// They need little, and many may hang.
+const STACK_BYTES: usize = 128 * 1024;
+
+/// How long a caller waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// For one process whose read sleeps.
+    each: Duration,
+    /// In all.
+    total: Duration,
+}
+
+impl Patience {
+    /// Of threads that have time: memory that was swapped out is read as well.
+    pub(crate) const THREAD: Self = Self { each: Duration::from_millis(500), total: Duration::from_secs(20) };
+    /// Of the driver, which has none.
+    pub(crate) const DRIVER: Self = Self { each: Duration::from_millis(20), total: Duration::from_millis(20) };
+}
+
+/// Clones are cheap and mean the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ForeignMemory {
+    readers: Arc<Mutex<Readers>>,
+}
+
+#[derive(Debug, Default)]
+struct Readers {
+    threads: usize,
+    /// Whose reads were given up, and when those began.
+    silent: HashMap<ProcessRef, Instant>,
+}
+
+/// One caller's question to many processes, which its readers answer one by one.
+struct Call<T> {
+    progress: Mutex<Progress<T>>,
+    changed: Condvar,
+}
+
+struct Progress<T> {
+    waiting: Vec<ProcessRef>,
+    under_way: Vec<Read>,
+    /// Threads that have not ended, whether they have begun or not.
+    readers: usize,
+    done: Vec<(ProcessRef, T)>,
+    /// Nobody waits any more.
+    is_over: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Read {
+    member: ProcessRef,
+    thread: rustix::process::Pid,
+    begun: Instant,
+}
+
+impl ForeignMemory {
+    /// Reads from each process; silent ones are left out. An error: no thread is to be had.
+    pub(crate) fn read_each<T, F>(
+        &self,
+        mut members: Vec<ProcessRef>,
+        patience: Patience,
+        read: F,
+    ) -> io::Result<Vec<(ProcessRef, T)>>
+    where
+        T: Send + 'static,
+        F: Fn(ProcessRef) -> T + Send + Sync + 'static,
+    {
+        {
+            let silent = &self.readers.lock().silent;
+            members.retain(|member| silent.get(member).is_none_or(|begun| begun.elapsed() < patience.each));
+        }
+        if members.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (call, read) = (Arc::new(Call::of(members)), Arc::new(read));
+        self.start_reader(&call, &read)?;
+        let begun = Instant::now();
+        let mut progress = call.progress.lock();
+        while !progress.is_complete() {
+            let before = progress.done.len();
+            let _ = call.changed.wait_for(&mut progress, HANDOVER.min(patience.total));
+            let mut has_thread = true;
+            if progress.done.len() == before && progress.needs_reader() {
+                has_thread = self.start_reader_unlocked(&call, &mut progress, &read);
+            }
+            let is_rest_silent = (progress.waiting.is_empty() || !has_thread) && progress.are_silent(patience.each);
+            if is_rest_silent || begun.elapsed() >= patience.total {
+                break;
+            }
+        }
+        self.give_up(&mut progress);
+        Ok(std::mem::take(&mut progress.done))
+    }
+
+    /// From one process. None: it is silent, or there is no thread.
+    pub(crate) fn read_one<T, F>(&self, member: ProcessRef, patience: Patience, read: F) -> Option<T>
+    where
+        T: Send + 'static,
+        F: Fn(ProcessRef) -> T + Send + Sync + 'static,
+    {
+        Some(self.read_each(vec![member], patience, read).ok()?.pop()?.1)
+    }
+
+    /// What is under way is left to its threads.
+    fn give_up<T>(&self, progress: &mut Progress<T>) {
+        progress.is_over = true;
+        progress.waiting = Vec::new();
+        let mut readers = self.readers.lock();
+        for Read { member, begun, .. } in &progress.under_way {
+            if readers.silent.insert(*member, *begun).is_none() {
+                tracing::warn!(
+                    pid = member.pid,
+                    "the memory of a process cannot be read: it may hang on a file system"
+                );
+            }
+        }
+    }
+
+    fn start_reader_unlocked<T, F>(
+        &self,
+        call: &Arc<Call<T>>,
+        progress: &mut parking_lot::MutexGuard<'_, Progress<T>>,
+        read: &Arc<F>,
+    ) -> bool
+    where
+        T: Send + 'static,
+        F: Fn(ProcessRef) -> T + Send + Sync + 'static,
+    {
+        parking_lot::MutexGuard::unlocked(progress, || self.start_reader(call, read).is_ok())
+    }
+
+    fn start_reader<T, F>(&self, call: &Arc<Call<T>>, read: &Arc<F>) -> io::Result<()>
+    where
+        T: Send + 'static,
+        F: Fn(ProcessRef) -> T + Send + Sync + 'static,
+    {
+        {
+            let mut readers = self.readers.lock();
+            if readers.threads >= THREADS_MAX {
+                return Err(io::Error::other("too many processes do not answer"));
+            }
+            readers.threads += 1;
+        }
+        call.progress.lock().readers += 1;
+        let reader = Reader { readers: Arc::clone(&self.readers), call: Arc::clone(call), under_way: None };
+        let read = Arc::clone(read);
+        let thread = std::thread::Builder::new().name("reader".to_owned()).stack_size(STACK_BYTES);
+        thread.spawn(move || reader.run(&*read)).map(drop)
+    }
+}
+
+impl<T> Call<T> {
+    fn of(waiting: Vec<ProcessRef>) -> Self {
+        let done = Vec::with_capacity(waiting.len());
+        let progress = Progress { waiting, under_way: Vec::new(), readers: 0, done, is_over: false };
+        Self { progress: Mutex::new(progress), changed: Condvar::new() }
+    }
+}
+
+impl<T> Progress<T> {
+    fn is_complete(&self) -> bool {
+        self.readers == 0 || (self.waiting.is_empty() && self.under_way.is_empty())
+    }
+
+    /// Whether nobody goes on with those that wait.
+    fn needs_reader(&self) -> bool {
+        let is_busy = self.under_way.len() == self.readers;
+        !self.waiting.is_empty() && is_busy && self.under_way.iter().all(|read| read.begun.elapsed() >= HANDOVER)
+    }
+
+    /// Whether all that is under way sleeps in the kernel, for so long already.
+    fn are_silent(&self, patience: Duration) -> bool {
+        let is_silent = |read: &Read| read.begun.elapsed() >= patience && is_asleep(read.thread);
+        self.under_way.len() == self.readers && self.under_way.iter().all(is_silent)
+    }
+}
+
+/// Whether one of our threads waits for something else than a CPU.
+fn is_asleep(thread: rustix::process::Pid) -> bool {
+    // Of a thread that has just ended nothing can be read.
+    Stat::of(thread.as_raw_pid()).is_ok_and(|stat| stat.state != 'R')
+}
+
+/// A thread that answers a call, and what it leaves in order at its end, also by a panic.
+struct Reader<T> {
+    readers: Arc<Mutex<Readers>>,
+    call: Arc<Call<T>>,
+    under_way: Option<ProcessRef>,
+}
+
+impl<T> Reader<T> {
+    fn run(mut self, read: &dyn Fn(ProcessRef) -> T) {
+        while let Some(member) = self.next() {
+            let answer = read(member);
+            self.finish(Some(answer));
+        }
+    }
+
+    fn next(&mut self) -> Option<ProcessRef> {
+        let mut progress = self.call.progress.lock();
+        let member = if progress.is_over { None } else { progress.waiting.pop() }?;
+        progress.under_way.push(Read { member, thread: rustix::thread::gettid(), begun: Instant::now() });
+        self.under_way = Some(member);
+        Some(member)
+    }
+
+    fn finish(&mut self, answer: Option<T>) {
+        let Some(member) = self.under_way.take() else { return };
+        let mut progress = self.call.progress.lock();
+        progress.under_way.retain(|read| read.member != member);
+        if progress.is_over {
+            self.readers.lock().silent.remove(&member);
+            return;
+        }
+        progress.done.extend(answer.map(|answer| (member, answer)));
+        if progress.is_complete() {
+            self.call.changed.notify_all();
+        }
+    }
+}
+
+impl<T> Drop for Reader<T> {
+    fn drop(&mut self) {
+        self.finish(None);
+        self.call.progress.lock().readers -= 1;
+        self.call.changed.notify_all();
+        self.readers.lock().threads -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::sync::mpsc;
+
+    fn members(count: i32) -> Vec<ProcessRef> {
+        (1..=count).map(|pid| ProcessRef { pid, start_ticks: 1 }).collect()
+    }
+
+    /// Reads that hang for every hundredth until the other side is dropped, and how many were begun of those.
+    fn hanging() -> (mpsc::Sender<()>, Arc<Mutex<usize>>, impl Fn(ProcessRef) -> i32 + Clone + Send + Sync + 'static) {
+        let (release, hanging) = mpsc::channel::<()>();
+        let (hanging, begun) = (Arc::new(Mutex::new(hanging)), Arc::new(Mutex::new(0)));
+        let count = Arc::clone(&begun);
+        let read = move |member: ProcessRef| {
+            if member.pid % 100 == 0 {
+                *count.lock() += 1;
+                while hanging.lock().recv().is_ok() {}
+            }
+            member.pid
+        };
+        (release, begun, read)
+    }
+
+    #[test]
+    fn all_others_of_a_thousand_are_read_while_some_are_silent_and_those_are_not_asked_again() {
+        let memory = ForeignMemory::default();
+        let (release, begun, read) = hanging();
+
+        let first = memory.read_each(members(1000), Patience::THREAD, read.clone()).unwrap();
+        let again = memory.read_each(members(1000), Patience::THREAD, read.clone()).unwrap();
+
+        for answers in [first, again] {
+            let answers: HashSet<i32> = answers.into_iter().map(|(_, answer)| answer).collect();
+            assert_eq!(answers, (1..=1000).filter(|pid| pid % 100 != 0).collect());
+        }
+        assert_eq!(*begun.lock(), 10);
+        // Those that have come to their end are about to go.
+        while memory.readers.lock().threads > 10 {
+            std::thread::yield_now();
+        }
+        drop(release);
+        while memory.readers.lock().threads > 0 {
+            std::thread::yield_now();
+        }
+        let answers = memory.read_each(members(1000), Patience::THREAD, read).unwrap();
+        assert_eq!(answers.len(), 1000, "they answer again");
+    }
+
+    #[test]
+    fn who_is_too_slow_for_the_driver_is_still_read_by_threads() {
+        let memory = ForeignMemory::default();
+        let member = members(1)[0];
+        memory.readers.lock().silent.insert(member, Instant::now());
+        let patience = Patience { each: Duration::from_secs(3600), ..Patience::THREAD };
+
+        let by_thread = memory.read_one(member, patience, |member| member.pid);
+        let by_other = memory.read_one(member, Patience { each: Duration::ZERO, ..patience }, |member| member.pid);
+
+        assert_eq!((by_thread, by_other), (Some(1), None));
+    }
+
+    #[test]
+    fn a_reader_that_panics_costs_its_own_answer() {
+        let memory = ForeignMemory::default();
+        let read = |member: ProcessRef| if member.pid == 2 { panic!("on purpose") } else { member.pid };
+
+        let answers = memory.read_each(members(2), Patience::THREAD, read).unwrap();
+
+        assert!(answers.len() <= 1);
+        assert_eq!(memory.read_one(members(1)[0], Patience::THREAD, |member| member.pid), Some(1));
+    }
+}
