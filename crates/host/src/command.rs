@@ -114,8 +114,7 @@ pub(crate) async fn rejoin(
         () = tokio::time::sleep(time.min(TIMEOUT_MAX)) => CommandResult::TimedOut,
     };
     if matches!(result, CommandResult::TimedOut | CommandResult::Cancelled) {
-        let shell = ProcessRef { pid: command.pid, start_ticks: command.start_ticks };
-        kill(killer, shell, Some(leaf)).await;
+        kill(killer, ProcessRef::of(command), Some(leaf)).await;
         if timeout(DEATH_LIMIT, ended).await.is_err() {
             tracing::warn!(pid = command.pid, "a command is still there after SIGKILL");
         }
@@ -343,8 +342,9 @@ async fn kill(killer: &Killer, shell: ProcessRef, leaf: Option<&Leaf>) {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => tracing::warn!(%error, pid = shell.pid, "a command cannot be killed"),
         Err(_) => {
-            // Not at once: while the shell lives, what descends from it is known. The kill of its tree still waits.
-            tracing::warn!(pid = shell.pid, "a command waits long to be killed; its shell is killed now");
+            tracing::warn!(pid = shell.pid, "a command waits long to be killed; it is killed without being frozen");
+            killer.kill_at_once(killer.session_of(shell, leaf)).await;
+            // Also if nobody could be listed.
             let _ = killer::signal(shell, rustix::process::Signal::KILL);
         }
     }
@@ -352,11 +352,21 @@ async fn kill(killer: &Killer, shell: ProcessRef, leaf: Option<&Leaf>) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::BufRead;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_shell_is_killed_also_while_kills_of_trees_are_stuck() {
-        let mut child = std::process::Command::new("/bin/sleep").arg("1000").spawn().unwrap();
+    async fn a_command_is_killed_with_its_tree_also_while_kills_are_stuck() {
+        let mut child = std::process::Command::new("/bin/sh");
+        child.args(["-c", "setsid sleep 1000 & echo $!; sleep 1000 & echo $!; wait"]);
+        let mut child = child.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut next = || lines.next().unwrap().unwrap().parse::<i32>().unwrap();
+        let others = [next(), next()];
+        while Stat::of(others[0]).unwrap().session != others[0] {
+            std::thread::yield_now();
+        }
         let pid = i32::try_from(child.id()).unwrap();
         let shell = ProcessRef { pid, start_ticks: Stat::of(pid).unwrap().start_ticks };
 
@@ -364,5 +374,10 @@ mod tests {
 
         let exit = child.wait().unwrap();
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&exit), Some(libc::SIGKILL));
+        for pid in others {
+            while Stat::of(pid).is_ok_and(|stat| !stat.is_dead()) {
+                std::thread::yield_now();
+            }
+        }
     }
 }

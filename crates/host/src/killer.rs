@@ -5,7 +5,7 @@
 //! file system that hangs. Everything that belongs to a target is frozen before any of it is killed, so
 //! that none forks away; what is about to be frozen is in the [`Journal`] before, and an agent that comes
 //! back kills it; what was frozen and cannot be killed for lack of descriptors or memory is tried again until it is
-//! dead. Each signal goes through a pidfd that was checked against the start time that was listed.
+//! dead. A kill that nobody waits for any more is not carried out. Each signal goes through a pidfd that was checked against the start time that was listed.
 //! The agent is never signalled, and nobody for being its child; nor is another process that the agent knows, for
 //! descending from a target or being in its leaf.
 //! Absent: waiting for the ends; and, by descent, a process whose parent has ended: a daemon that forks
@@ -14,6 +14,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use proctor_model::Leftovers;
@@ -37,6 +38,8 @@ const STOP_TRIES: usize = 200;
 const STOP_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 /// Until the next try to kill what is frozen, after a lack of descriptors or memory.
 const RETRY_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// The same where no thread is to be had for it.
+const NO_THREAD_PERIOD: Duration = Duration::from_secs(1);
 /// More wait for the next batch: who comes first is not kept waiting for all the others.
 const BATCH_MAX: usize = 1024;
 
@@ -172,21 +175,36 @@ impl Killer {
             !waiting.take_thread()
         };
         if needs_thread {
-            self.start_thread();
+            self.see_to_kills().await;
         }
         is_done.await.unwrap_or_else(|_| Err(io::Error::other("the kill was interrupted")))
     }
-}
 
-impl Killer {
-    fn start_thread(&self) {
+    /// Kills at once, beside the thread that carries out the others, and freezes nobody: of what is forked meanwhile,
+    /// one that leaves the session may get away.
+    pub(crate) async fn kill_at_once(&self, target: Target) {
+        let shared = Arc::clone(&self.shared);
+        let _ = tokio::task::spawn_blocking(move || shared.kill_unfrozen(&target)).await;
+    }
+
+    /// Returns when a thread carries out what waits, or nothing is left to do. Dropped, it leaves that to the next kill.
+    async fn see_to_kills(&self) {
+        while !self.start_thread() {
+            tokio::time::sleep(NO_THREAD_PERIOD).await;
+            if self.shared.waiting.lock().take_thread() {
+                return;
+            }
+        }
+    }
+
+    /// False: no thread is to be had, and something is left to do: somebody is frozen and cannot be killed yet.
+    fn start_thread(&self) -> bool {
         let shared = Arc::clone(&self.shared);
         let started = std::thread::Builder::new().name("killer".to_owned()).spawn(move || shared.work());
-        if let Err(error) = started {
-            // No thread is to be had. Kills do not fail for that: this one takes them all here.
-            tracing::warn!(%error, "no thread for kills; the caller waits for them");
-            self.shared.work();
-        }
+        let Err(error) = started else { return true };
+        // Kills do not fail for that: the caller takes all that wait.
+        tracing::warn!(%error, "no thread for kills; the caller waits for them");
+        self.shared.work_here()
     }
 }
 
@@ -195,38 +213,63 @@ impl Waiting {
     fn take_thread(&mut self) -> bool {
         std::mem::replace(&mut self.has_thread, true)
     }
+
+    /// The thread ends.
+    fn leave(&mut self) {
+        self.has_thread = false;
+        self.jobs.shrink_to_fit();
+    }
 }
 
 impl Shared {
-    /// Carries out what waits, until nothing does.
+    /// Carries out what waits, until nothing does and nobody is frozen.
     fn work(&self) {
         let _relief = ResetOnPanic(self);
         loop {
-            self.finish();
-            let mut jobs: Vec<Job> = {
-                let mut waiting = self.waiting.lock();
-                let count = waiting.jobs.len().min(BATCH_MAX);
-                if count == 0 && !self.unfinished.lock().is_empty() {
-                    drop(waiting);
-                    let _ = rustix::thread::nanosleep(&RETRY_PERIOD);
-                    continue;
-                }
-                if count == 0 {
-                    waiting.has_thread = false;
-                    waiting.jobs.shrink_to_fit();
-                    return;
-                }
-                waiting.jobs.drain(..count).collect()
-            };
-            // Who no longer waits may have gone on: what is left behind by now may be of a next life.
-            jobs.retain(|job| !matches!(job.target, Target::Remains(..)) || !job.done.is_closed());
-            for deed in [KillMode::Count, KillMode::Terminate, KillMode::Kill] {
-                let of_deed = jobs.extract_if(.., |job| job.deed == deed).map(|job| (job.target, job.done));
-                let (targets, done): (Vec<Target>, Vec<_>) = of_deed.unzip();
-                let results = if deed == KillMode::Kill { self.kill(&targets) } else { self.find_once(&targets, deed) };
-                for (done, result) in done.into_iter().zip(results) {
-                    let _ = done.send(result);
-                }
+            while let Some(jobs) = self.next_jobs() {
+                self.carry_out(jobs);
+            }
+            let mut waiting = self.waiting.lock();
+            if !waiting.jobs.is_empty() {
+                continue;
+            }
+            if self.unfinished.lock().is_empty() {
+                return waiting.leave();
+            }
+            drop(waiting);
+            let _ = rustix::thread::nanosleep(&RETRY_PERIOD);
+        }
+    }
+
+    /// As [`Self::work`], on a thread that has other things to do: it does not wait for what is lacking. False: something
+    /// is left to do.
+    fn work_here(&self) -> bool {
+        let _relief = ResetOnPanic(self);
+        while let Some(jobs) = self.next_jobs() {
+            self.carry_out(jobs);
+        }
+        let mut waiting = self.waiting.lock();
+        waiting.leave();
+        waiting.jobs.is_empty() && self.unfinished.lock().is_empty()
+    }
+
+    /// The next batch, after another try to kill what is frozen.
+    fn next_jobs(&self) -> Option<Vec<Job>> {
+        self.finish();
+        let mut waiting = self.waiting.lock();
+        let count = waiting.jobs.len().min(BATCH_MAX);
+        (count > 0).then(|| waiting.jobs.drain(..count).collect())
+    }
+
+    fn carry_out(&self, mut jobs: Vec<Job>) {
+        // Who no longer waits has gone on: what is there by now may be wanted, or be of another command or life.
+        jobs.retain(|job| !job.done.is_closed());
+        for deed in [KillMode::Count, KillMode::Terminate, KillMode::Kill] {
+            let of_deed = jobs.extract_if(.., |job| job.deed == deed).map(|job| (job.target, job.done));
+            let (targets, done): (Vec<Target>, Vec<_>) = of_deed.unzip();
+            let results = if deed == KillMode::Kill { self.kill(&targets) } else { self.find_once(&targets, deed) };
+            for (done, result) in done.into_iter().zip(results) {
+                let _ = done.send(result);
             }
         }
     }
@@ -270,6 +313,20 @@ impl Shared {
             self.note_unfinished();
         }
         results
+    }
+
+    fn kill_unfrozen(&self, target: &Target) {
+        let mut hunts = [TreeSearch::new(target)];
+        let mut seen = HashSet::new();
+        for round in 0..ROUNDS_MAX {
+            let new = self.find(&mut hunts, &mut seen, round == 0);
+            if new.is_empty() {
+                return;
+            }
+            for member in new {
+                let _ = signal(member, Signal::KILL);
+            }
+        }
     }
 
     /// Tries again to kill what was frozen.

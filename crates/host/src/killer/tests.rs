@@ -182,3 +182,66 @@ fn only_those_that_lack_something_are_tried_again() {
     assert!(killer.shared.unfinished.lock().is_empty());
     sleeper.0.wait().unwrap();
 }
+
+#[tokio::test]
+async fn a_kill_that_was_given_up_is_not_carried_out_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let (killer, tree, session) = (killer(&directory), Sleeper::new(), leaderless_session());
+    killer.shared.waiting.lock().has_thread = true; // which comes round later
+
+    for target in [Target::Tree(tree.member(), None), Target::Session(session.leader, None)] {
+        let given_up = tokio::time::timeout(Duration::from_millis(1), killer.kill(target)).await;
+        assert!(given_up.is_err());
+    }
+    killer.shared.work();
+
+    assert!(!is_dead(tree.member()) && !is_dead(session.member));
+    signal(session.member, Signal::KILL).unwrap();
+}
+
+/// A session whose leader has ended, and its only member.
+struct LeaderlessSession {
+    _shell: Sleeper,
+    leader: ProcessRef,
+    member: ProcessRef,
+}
+
+fn leaderless_session() -> LeaderlessSession {
+    use std::io::BufRead;
+    let mut shell = std::process::Command::new("/bin/sh");
+    // The leader tells who it is and what it has started, and ends when it has been looked at.
+    shell.args(["-c", "setsid sh -c 'sleep 1000 & echo $$; echo $!; read -r go'; exec sleep 1000"]);
+    let mut shell = shell.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = io::BufReader::new(shell.stdout.take().unwrap()).lines();
+    let mut next = || {
+        let pid = lines.next().unwrap().unwrap().parse().unwrap();
+        ProcessRef { pid, start_ticks: Stat::of(pid).unwrap().start_ticks }
+    };
+    let (leader, member) = (next(), next());
+    drop(shell.stdin.take());
+    while !is_dead(leader) {
+        let _ = rustix::thread::nanosleep(&STOP_PERIOD);
+    }
+    LeaderlessSession { _shell: Sleeper(shell), leader, member }
+}
+
+#[test]
+fn without_a_thread_kills_do_not_wait_for_descriptors_that_are_lacking() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let directory = tempfile::tempdir().unwrap();
+    let (killer, mut sleeper) = (killer(&directory), Sleeper::new());
+    let member = sleeper.member();
+    signal(member, Signal::STOP).unwrap();
+    killer.shared.unfinished.lock().push(member);
+    killer.shared.waiting.lock().take_thread();
+    let before = getrlimit(Resource::Nofile);
+
+    setrlimit(Resource::Nofile, Rlimit { current: Some(3), maximum: before.maximum }).unwrap();
+    let is_finished = killer.shared.work_here();
+    setrlimit(Resource::Nofile, before).unwrap();
+
+    assert!(!is_finished);
+    assert!(!killer.shared.waiting.lock().take_thread(), "the next one may try again");
+    assert!(killer.shared.work_here());
+    assert!(!sleeper.0.wait().unwrap().success());
+}
