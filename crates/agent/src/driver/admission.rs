@@ -3,7 +3,7 @@
 //! Promised: nothing of a refused operation happens; no command runs, and nothing is signalled, for a
 //! process that the policy forbids, whoever wants it; operations of one process keep their order
 //! while paths are resolved; the driver never waits for a file system, and no operation for one that its own process
-//! and the roots of the policy have nothing to do with. Absent: forgetting. A process that is forbidden stays
+//! and the roots of the policy have nothing to do with; a life that is known can be ended though its own does not answer. Absent: forgetting. A process that is forbidden stays
 //! registered, is looked at and reported.
 
 use std::path::Path;
@@ -27,6 +27,8 @@ use crate::policy::{PathCheck, Policy, PolicyFile, Refusal, is_in_root};
 /// A file system that needs longer to resolve a path does not answer. Less than what commands may
 /// wait for their turn, because they wait for both at the same time.
 const RESOLVE_MAX: Duration = Duration::from_secs(3);
+/// The same for an operation that goes on without an answer.
+const RESOLVE_MAX_TO_END: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(super) struct Admission {
@@ -66,8 +68,14 @@ impl PathDenied {
 }
 
 impl PathResolver {
-    async fn resolve(&self, policy: &Arc<Policy>, key: &ProcessKey, identity: &Identity) -> Result<(), PathDenied> {
-        let deadline = Instant::now() + RESOLVE_MAX;
+    async fn resolve(
+        &self,
+        policy: &Arc<Policy>,
+        key: &ProcessKey,
+        identity: &Identity,
+        limit: Duration,
+    ) -> Result<(), PathDenied> {
+        let deadline = Instant::now() + limit;
         for check in policy.path_checks(&key.namespace, identity) {
             self.check(Arc::new(check), deadline).await?;
         }
@@ -170,7 +178,7 @@ impl AdmissionGate {
         }
         policy.check_identity(namespace, identity).map_err(PathDenied::Refused)?;
         if policy.has_paths(namespace) {
-            self.resolver.resolve(policy, &self.key, identity).await?;
+            self.resolver.resolve(policy, &self.key, identity, RESOLVE_MAX).await?;
         }
         Ok(())
     }
@@ -269,13 +277,19 @@ impl Driver {
         let operation = request.operation;
         let rival = self.rival(&key, request, spec.as_deref());
         let spec = spec.filter(|_| touches_host(request.kind));
+        let only_ends = spec.as_deref().is_some_and(|spec| self.only_ends_known_lives(&key, request.kind, spec));
+        let limit = if only_ends { RESOLVE_MAX_TO_END } else { RESOLVE_MAX };
         let (policy, resolver) = (self.policy(), self.admission.resolver.clone());
         let refused = Input::Admitted { key: key.clone(), operation, verdict: Err(messages::because(PANICKED)) };
         let owed = self.owed(refused);
         self.tasks.spawn("paths", async move {
             let verdict = match policy.zip(spec) {
-                Some((policy, spec)) => resolver.resolve(&policy, &key, &spec.identity).await,
+                Some((policy, spec)) => resolver.resolve(&policy, &key, &spec.identity, limit).await,
                 None => Ok(()),
+            };
+            let verdict = match verdict {
+                Err(PathDenied::NoAnswer(_)) if only_ends => Ok(()),
+                verdict => verdict,
             };
             let verdict = match (verdict, rival) {
                 (Ok(()), Some(rival)) => resolver.outlive(rival).await,
@@ -283,6 +297,29 @@ impl Driver {
             };
             owed.send(Input::Admitted { key, operation, verdict }).await;
         });
+    }
+
+    /// Whether an operation signals lives that are known, and needs no file for that. Their names, users and paths were
+    /// compared with the policy in memory, as for an eviction: whatever hangs, they can be ended. A kill does without its
+    /// command if that must not run.
+    fn only_ends_known_lives(&self, key: &ProcessKey, kind: OperationKind, spec: &Spec) -> bool {
+        let by_signal = match kind {
+            OperationKind::Kill => true,
+            OperationKind::Stop => spec.control.stop.is_none(),
+            OperationKind::Start
+            | OperationKind::Restart
+            | OperationKind::Reload
+            | OperationKind::Manage
+            | OperationKind::Status
+            | OperationKind::Release => false,
+        };
+        let is_meant = |process: &Process| match process.instance() {
+            Some(instance) => spec.instance(instance.number).is_ok_and(|one| one.identity == process.spec().identity),
+            None => spec.identity == process.spec().identity,
+        };
+        let lives = |process: &Process| process.life().is_some_and(|life| self.host.is_alive(life));
+        let mut processes = self.processes.get(key).into_iter().chain(self.processes.instances_of(key)).peekable();
+        by_signal && processes.peek().is_some() && processes.all(|process| is_meant(process) && lives(process))
     }
 
     pub(super) fn admitted(&mut self, key: ProcessKey, operation: OperationId, verdict: Result<(), Message>) {

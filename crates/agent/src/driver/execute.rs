@@ -21,6 +21,8 @@ pub(super) const VERSION_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) {
 pub(super) const VERSION_CHARS_MAX: usize = 256;
 /// What is left behind is gone in seconds, or nobody can end it; this leaves much for other kills that wait.
 const CLEAR_LIMIT: Duration = Duration::from_secs(120);
+/// A known life is not waited for by those who want to end it because its pid file does not answer.
+const KNOWN_LOOK_MAX: Duration = Duration::from_millis(500);
 
 impl Driver {
     pub(super) fn execute(&mut self, key: ProcessKey, action: Action) {
@@ -98,8 +100,18 @@ impl Driver {
         let unclear = Probe::Unclear { reason: messages::because(PANICKED), named: None };
         let owed = self.owed(Input::Machine(key.clone(), Event::Probed { ticket, look: unclear }));
         self.tasks.spawn("look", async move {
-            let look = probe_or_known(&host, &key, &identity, known).await;
-            owed.send(Input::Machine(key, Event::Probed { ticket, look })).await;
+            let mut looking = Box::pin(probe_or_known(&host, &key, &identity, known.clone()));
+            let soon = tokio::time::timeout(KNOWN_LOOK_MAX, &mut looking).await;
+            let answer = |look| Input::Machine(key.clone(), Event::Probed { ticket, look });
+            match (soon, known.filter(|known| host.is_alive(known))) {
+                (Ok(look), _) => owed.send(answer(look)).await,
+                (Err(_), None) => owed.send(answer(looking.await)).await,
+                (Err(_), Some(known)) => {
+                    owed.send(answer(Probe::Running(known))).await;
+                    // To its end: the look itself finds out that its mount hangs.
+                    looking.await;
+                }
+            }
         });
     }
 

@@ -85,6 +85,36 @@ async fn configuration_files_on_a_mount_that_hangs_hold_up_no_check_of_others() 
 }
 
 #[tokio::test]
+async fn a_process_whose_own_mount_hangs_is_killed_and_stopped_with_restricted_paths_and_without() {
+    for (restricted, kind) in [(true, OperationKind::Kill), (true, OperationKind::Stop), (false, OperationKind::Kill)] {
+        let dir = TempDir::new().unwrap();
+        let (home, policy) = (dir.path().join("home"), dir.path().join("policy.toml"));
+        std::fs::write(&policy, format!("paths = {:?}", [dir.path()])).unwrap();
+        let mut stage = Stage::with_policy(dir, restricted.then_some(policy.as_path())).await;
+        std::fs::create_dir(&home).unwrap();
+        let spec = stage.spec(|spec| {
+            spec.identity.proc_name = "sleep".parse().unwrap();
+            spec.identity.setup_path = home.to_str().unwrap().parse().unwrap();
+            spec.identity.pid_path = home.join("p.pid").to_str().unwrap().parse().unwrap();
+            spec.control.start = Some("sleep 1000 > /dev/null 2>&1 & echo $! | tee p.pid >> ../pids".parse().unwrap());
+            spec.control.stop = None;
+            spec.policy.start_check = 0.try_into().unwrap();
+        });
+        let start = stage.operate(1, "p", OperationKind::Start, &spec).await;
+        let started = stage.outcome(start).await;
+        assert_eq!(started.code, Code::Success, "{started:?}");
+        std::fs::rename(&home, home.with_extension("before")).unwrap();
+        let Some(hung) = HungFileSystem::mount(home).await else { return skip("FUSE cannot be mounted") };
+
+        let end = stage.operate(2, "p", kind, &spec).await;
+        let ended = stage.outcome(end).await;
+
+        assert_eq!(ended.code, Code::Success, "{kind}: {ended:?}");
+        drop(hung);
+    }
+}
+
+#[tokio::test]
 async fn a_process_whose_memory_cannot_be_read_is_shown_and_holds_up_no_other() {
     let mut stage = Stage::new().await;
     let Some(trap) = MemoryTrap::mount(stage.path("trap")).await else { return skip("FUSE cannot be mounted") };
