@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_host::{Command, CommandHold, Exited, LeftoversResult};
-use proctor_model::{CommandExit, CommandResult, Exit, Incarnation, Leftovers, Probe, ProcessKey, Spec, messages};
+use proctor_model::{
+    CommandExit, CommandResult, Exit, Incarnation, Leftovers, Message, Probe, ProcessKey, Spec, messages,
+};
 use proctor_supervise::{Action, CommandKind, Elder, Event, Notice, Process, Ticket, Time};
 use tokio::sync::oneshot;
 
@@ -21,6 +23,9 @@ pub(super) const VERSION_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) {
 pub(super) const VERSION_CHARS_MAX: usize = 256;
 /// What is left behind is gone in seconds, or nobody can end it; this leaves much for other kills that wait.
 const CLEAR_LIMIT: Duration = Duration::from_secs(120);
+/// A kill that waits longer for its turn is not carried out any more: a little less than the machine waits for it, so that
+/// nothing is killed of which people have heard that it was not.
+const KILL_TREE_LIMIT: Duration = Duration::from_secs(55);
 /// A known life is not waited for by those who want to end it because its pid file does not answer.
 const KNOWN_LOOK_MAX: Duration = Duration::from_millis(500);
 
@@ -61,7 +66,10 @@ impl Driver {
                 self.query_version(&key, &life);
                 self.watch(key, life);
             }
-            Action::KillTree(life) if self.spares(&key) => self.dispatch_event(&key, Event::TreeKilled { life }),
+            Action::KillTree(life) if self.spares(&key) => {
+                let failed = self.forbidden(&key).map(|refusal| Message::from(refusal).into_text());
+                self.dispatch_event(&key, Event::TreeKilled { life, failed });
+            }
             Action::Signal(..) if self.spares(&key) => {}
             Action::Signal(life, signal) => match self.host.signal(&life, signal) {
                 Ok(sent) => tracing::info!(process = %key, pid = life.pid, ?signal, sent, "signal"),
@@ -296,7 +304,8 @@ impl Driver {
 
     fn kill_tree(&self, key: ProcessKey, life: Incarnation) {
         let host = self.host.clone();
-        let owed = self.owed(Input::Machine(key.clone(), Event::TreeKilled { life: life.clone() }));
+        let unknown = Event::TreeKilled { life: life.clone(), failed: Some(PANICKED.to_owned()) };
+        let owed = self.owed(Input::Machine(key.clone(), unknown));
         let process = self.processes.get(&key);
         let launched = process.and_then(Process::since);
         let since = launched.unwrap_or(life.start_ticks);
@@ -304,11 +313,20 @@ impl Driver {
         let elders: Vec<&Elder> = elder.into_iter().flat_map(Elder::all).collect();
         let spared = commands_of(&self.host, &elders, since);
         self.tasks.spawn("kill tree", async move {
-            match host.kill_tree_in(&life, &cgroup_name(&key), since, spared).await {
-                Ok(killed) => tracing::info!(process = %key, pid = life.pid, killed, "the tree was killed"),
-                Err(error) => tracing::warn!(process = %key, pid = life.pid, %error, "the tree cannot be killed"),
+            let leaf = cgroup_name(&key);
+            let kill = host.kill_tree_in(&life, &leaf, since, spared);
+            let failed = match tokio::time::timeout(KILL_TREE_LIMIT, kill).await {
+                Ok(Ok(killed)) => {
+                    tracing::info!(process = %key, pid = life.pid, killed, "the tree was killed");
+                    None
+                }
+                Ok(Err(error)) => Some(proctor_runtime::chain(&error)),
+                Err(_) => Some("it did not get its turn".to_owned()),
+            };
+            if let Some(error) = &failed {
+                tracing::warn!(process = %key, pid = life.pid, error, "the tree cannot be killed");
             }
-            owed.send(Input::Machine(key, Event::TreeKilled { life })).await;
+            owed.send(Input::Machine(key, Event::TreeKilled { life, failed })).await;
         });
     }
 

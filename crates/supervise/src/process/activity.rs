@@ -88,6 +88,8 @@ pub(super) enum Fallback {
     Fail(Failure),
     /// SIGKILL to the whole tree, then a last wait.
     KillTree,
+    /// SIGKILL was asked for and is not known to be sent. Where it has failed for a reason, it is asked for once more.
+    Unsent { failed: Option<String>, is_first: bool },
 }
 
 impl Activity {

@@ -30,7 +30,8 @@ impl Process {
         let is_urgent =
             excess.breach.resource == Resource::Memory && excess.breach.usage >= excess.breach.limit * URGENT;
         if self.evicting.is_some() && is_urgent {
-            if matches!(&self.work, Activity::WaitingForExit { fallback: Fallback::Fail(_), .. }) {
+            let is_being_killed = |fallback: &Fallback| matches!(fallback, Fallback::Fail(_) | Fallback::Unsent { .. });
+            if matches!(&self.work, Activity::WaitingForExit { fallback, .. } if is_being_killed(fallback)) {
                 return; // it is being killed: what waits for the end of that must not wait for ever
             }
             // It grows while it is asked to go: the host cannot wait.

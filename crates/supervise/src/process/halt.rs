@@ -14,6 +14,8 @@ const AFTER_FAILED_STOP: Duration = Duration::from_millis(500);
 pub(super) const AFTER_KILL_COMMAND: Duration = Duration::from_secs(1);
 /// How long a kill may wait for its turn among others before it counts as failed.
 const SIGKILL_SENT_MAX: Duration = Duration::from_secs(60);
+/// Until a kill that could not be sent is tried once more.
+const SIGKILL_AGAIN: Duration = Duration::from_secs(1);
 /// What the kernel gets after SIGKILL was sent.
 const AFTER_SIGKILL: Duration = Duration::from_secs(5);
 
@@ -99,32 +101,46 @@ impl Process {
 
     pub(super) fn kill_tree(&mut self, now: Time, life: Incarnation) {
         self.note_wish();
+        self.ask_for_kill(now, life, true);
+    }
+
+    fn ask_for_kill(&mut self, now: Time, life: Incarnation, is_first: bool) {
         self.actions.push_back(Action::KillTree(life.clone()));
-        let message = messages::still_there_after_sigkill(life.pid);
-        let fallback = Fallback::Fail(Failure::new(Code::CheckFailed, message));
+        let fallback = Fallback::Unsent { failed: None, is_first };
         self.work = Activity::WaitingForExit { life, until: now + SIGKILL_SENT_MAX, fallback };
     }
 
     /// The signals are sent: what the kernel needs to end the life counts from now on, not from when the
-    /// kill was asked for.
-    pub(super) fn tree_killed(&mut self, now: Time, life: &Incarnation) {
-        if let Activity::WaitingForExit { life: fading, until, fallback: Fallback::Fail(_) } = &mut self.work
-            && fading == life
+    /// kill was asked for. Or they could not be sent.
+    pub(super) fn tree_killed(&mut self, now: Time, killed: &Incarnation, reason: Option<String>) {
+        if let Activity::WaitingForExit { life, until, fallback } = &mut self.work
+            && let Fallback::Unsent { failed, .. } = fallback
+            && life == killed
         {
-            *until = now + AFTER_SIGKILL;
+            *until = now + if reason.is_some() { SIGKILL_AGAIN } else { AFTER_SIGKILL };
+            if reason.is_some() {
+                *failed = reason;
+            } else {
+                let message = messages::still_there_after_sigkill(life.pid);
+                *fallback = Fallback::Fail(Failure::new(Code::CheckFailed, message));
+            }
         }
     }
 
     pub(super) fn on_exit_timeout(&mut self, now: Time, life: Incarnation, fallback: Fallback) {
-        match fallback {
-            Fallback::KillTree => self.kill_tree(now, life),
-            Fallback::Fail(failure) => {
-                self.evicting = None;
-                self.record.launch = None;
-                self.dirty = true;
-                self.fail(now, failure.code, failure.message);
+        let failure = match fallback {
+            Fallback::KillTree => return self.kill_tree(now, life),
+            Fallback::Unsent { failed: Some(_), is_first: true } => return self.ask_for_kill(now, life, false),
+            Fallback::Unsent { failed, .. } => {
+                let reason = failed.unwrap_or_else(|| "it did not get its turn".to_owned());
+                Failure::new(Code::CheckFailed, messages::sigkill_not_sent(life.pid, reason))
             }
-        }
+            Fallback::Fail(failure) => failure,
+        };
+        self.evicting = None;
+        self.record.launch = None;
+        self.dirty = true;
+        self.fail(now, failure.code, failure.message);
     }
 
     /// The life is over; what it has left behind goes too.

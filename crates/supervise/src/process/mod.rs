@@ -382,7 +382,7 @@ impl Process {
             Event::Unregistered => self.forget(now),
             Event::Observed(look) => self.on_observed(now, look),
             Event::Exited { life, exit } => self.ended(now, &life, exit),
-            Event::TreeKilled { life } => self.tree_killed(now, &life),
+            Event::TreeKilled { life, failed } => self.tree_killed(now, &life, failed),
             Event::Probed { ticket, look } if ticket == self.looks => self.on_probed(now, look),
             Event::CommandBegun { ticket, command } if ticket == self.commands => self.command_begun(now, command),
             Event::CommandEnded { ticket, end } if ticket == self.commands => self.command_ended(now, end),

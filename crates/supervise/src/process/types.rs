@@ -89,9 +89,10 @@ pub enum Event {
         ticket: Ticket,
         end: CommandExit,
     },
-    /// The signals of [`Action::KillTree`] for that life are sent, or could not be.
+    /// The signals of [`Action::KillTree`] for that life are sent; or the reason why they are not.
     TreeKilled {
         life: Incarnation,
+        failed: Option<String>,
     },
     /// A watched life is over.
     Exited {

@@ -144,6 +144,32 @@ fn the_check_of_a_kill_counts_from_its_signal() {
 }
 
 #[test]
+fn a_kill_whose_signal_cannot_be_sent_is_tried_again_and_says_so() {
+    let mut world = running(Habits { dies_after_ms: None, kills_fail: 1, ..Habits::default() });
+    assert_eq!(code_of(&mut world, OperationKind::Kill), Code::Success, "the second one is sent");
+
+    let mut world = running(Habits { dies_after_ms: None, kills_fail: 2, ..Habits::default() });
+    let kill = world.request(OperationKind::Kill);
+    world.pass(Duration::from_secs(10));
+    let outcome = world.outcome(kill).expect("nobody waits for the end of a life that was not signalled");
+    let reason = format!("kill: SIGKILL could not be sent to process {}: too many open files", world.pid().unwrap());
+    assert_eq!((outcome.code, outcome.message.as_str()), (Code::CheckFailed, reason.as_str()));
+    assert!(world.is_alive());
+}
+
+#[test]
+fn a_kill_that_never_gets_its_turn_does_not_claim_to_have_been_sent() {
+    let habits = Habits { dies_after_ms: None, kill_sent_after_ms: 100_000, ..Habits::default() };
+    let mut world = running(habits);
+
+    let kill = world.request(OperationKind::Kill);
+    world.pass(Duration::from_secs(90));
+
+    let outcome = world.outcome(kill).expect("its time is over");
+    assert!(outcome.message.contains("SIGKILL could not be sent"), "{outcome:?}");
+}
+
+#[test]
 fn what_a_stop_or_kill_was_carried_out_on_is_not_started_again_however_late_it_dies() {
     let late = Duration::from_secs(200);
     for kind in [OperationKind::Stop, OperationKind::Kill] {

@@ -34,6 +34,8 @@ pub(crate) struct Habits {
     pub dies_after_ms: Option<u64>,
     /// Until the signals of a kill are sent, as on a machine with much else to kill.
     pub kill_sent_after_ms: u64,
+    /// How many kills fail before their signals are sent.
+    pub kills_fail: u32,
     /// After a SIGKILL, which may come while it is in uninterruptible sleep.
     pub killed_after_ms: u64,
 }
@@ -57,6 +59,7 @@ impl Default for Habits {
             stop_exit: 0,
             dies_after_ms: Some(50),
             kill_sent_after_ms: 0,
+            kills_fail: 0,
             killed_after_ms: 0,
         }
     }

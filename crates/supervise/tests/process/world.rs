@@ -498,9 +498,13 @@ impl World {
             }
             Due::TimesOut { agent, ticket } if agent == self.agent => self.end_command(ticket, CommandResult::TimedOut),
             Due::TimesOut { .. } => {}
+            Due::Killed { agent, life } if agent == self.agent && self.habits.kills_fail > 0 => {
+                self.habits.kills_fail -= 1;
+                self.feed(Event::TreeKilled { life, failed: Some("too many open files".to_owned()) });
+            }
             Due::Killed { agent, life } if agent == self.agent => {
                 self.later(self.habits.killed_after_ms, Due::Dies(life.clone(), Some(Exit::Signal(9))));
-                self.feed(Event::TreeKilled { life });
+                self.feed(Event::TreeKilled { life, failed: None });
             }
             Due::Killed { .. } => {}
             Due::Dies(life, exit) => self.die(&life, exit),

@@ -31,6 +31,9 @@ super::catalogue! { Agent:
         "stop: process {pid} is still alive after {secs} s" |
         "stop: 进程 {pid} 在 {secs} 秒后仍在运行";
     still_there_after_sigkill(pid: text) = "kill: process {pid} is still there after SIGKILL" | "kill: 进程 {pid} 在 SIGKILL 后仍然存在";
+    sigkill_not_sent(pid: text, reason: text) =
+        "kill: SIGKILL could not be sent to process {pid}: {reason}" |
+        "kill: 无法向进程 {pid} 发送 SIGKILL：{reason}";
     nothing_was_done(operation: text, reason: message) = "{operation}: nothing was done: {reason}" | "{operation}: 未执行任何操作：{reason}";
     nothing_was_done_released(operation: text, reason: message) =
         "{operation}: nothing was done: {reason}; it is no longer managed" |
