@@ -65,10 +65,14 @@ pub enum EventKind {
     AgentUpgraded,
     /// An upgrade of the agent was refused or failed; it runs the version that it ran before.
     AgentUpgradeFailed,
+    /// A second copy of an agent's state directory tried to connect, and was refused.
+    AgentCloned,
+    /// The clock of a host is off by more than operations and certificates tolerate, or is right again.
+    ClockOff,
 }
 
 impl EventKind {
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::RestartSucceeded,
         Self::RestartFailed,
         Self::CancelRestart,
@@ -90,6 +94,8 @@ impl EventKind {
         Self::CommandRefused,
         Self::AgentUpgraded,
         Self::AgentUpgradeFailed,
+        Self::AgentCloned,
+        Self::ClockOff,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -115,6 +121,8 @@ impl EventKind {
             Self::CommandRefused => "command_refused",
             Self::AgentUpgraded => "agent_upgraded",
             Self::AgentUpgradeFailed => "agent_upgrade_failed",
+            Self::AgentCloned => "agent_cloned",
+            Self::ClockOff => "clock_off",
         }
     }
 
@@ -141,7 +149,9 @@ impl EventKind {
             | Self::LocalOperation
             | Self::CommandRefused
             | Self::AgentUpgraded
-            | Self::AgentUpgradeFailed => None,
+            | Self::AgentUpgradeFailed
+            | Self::AgentCloned
+            | Self::ClockOff => None,
         }
     }
 }

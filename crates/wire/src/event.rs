@@ -37,6 +37,8 @@ numbered!(
     CommandRefused,
     AgentUpgraded,
     AgentUpgradeFailed,
+    AgentCloned,
+    ClockOff,
 );
 
 impl From<Event> for proto::Event {

@@ -27,6 +27,8 @@ export const eventKinds: readonly EventKind[] = [
   "command_refused",
   "agent_upgraded",
   "agent_upgrade_failed",
+  "agent_cloned",
+  "clock_off",
 ];
 
 export type EventFilter = {

@@ -24,6 +24,8 @@ const tones: Record<string, Tone> = {
   command_refused: "failed",
   agent_upgraded: "running",
   agent_upgrade_failed: "failed",
+  agent_cloned: "failed",
+  clock_off: "warning",
 };
 
 /** What events of a type mean, as far as the type alone tells. */

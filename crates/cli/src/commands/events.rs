@@ -144,7 +144,8 @@ fn style(kind: &str) -> CellStyle {
             | EventKind::PoolLimitExceeded
             | EventKind::AgentOffline
             | EventKind::CommandRefused
-            | EventKind::AgentUpgradeFailed,
+            | EventKind::AgentUpgradeFailed
+            | EventKind::AgentCloned,
         ) => CellStyle::Bad,
         Ok(
             EventKind::HealthChanged
@@ -154,7 +155,8 @@ fn style(kind: &str) -> CellStyle {
             | EventKind::PidChanged
             | EventKind::PoolWarning
             | EventKind::EventsDropped
-            | EventKind::LocalOperation,
+            | EventKind::LocalOperation
+            | EventKind::ClockOff,
         ) => CellStyle::Warning,
         Ok(EventKind::Started | EventKind::Exited | EventKind::Adopted) | Err(_) => CellStyle::Plain,
     }

@@ -1,20 +1,17 @@
-//! Which key speaks for a host: enrolment, copies of an agent's state, revocation and removal.
+//! Which key speaks for a host: enrolment, revocation and removal.
 //!
 //! Promised: what takes a key's rights away ends its session at once. The store decides; it raises the
 //! epoch with each such change, so that a session that opens meanwhile is not current either.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{AgentId, Class, Code, FieldError, HostKey, Outcome, messages};
 use proctor_runtime::clock;
 use proctor_store::{EnrolRefusal, Enrolment, Millis, UnservedHost};
 
-use super::{Caller, Control, Greeting, Result, Session};
+use super::{Caller, Control, Result, Session};
 
-/// Two beats: an agent that crashed and came back is quieter than this.
-const CLONE_HEARD: Duration = Duration::from_secs(10);
 /// How long an operator may leave a host open to another key.
 pub const REJOIN_TTL_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -45,14 +42,6 @@ impl Control {
             Ok(Ok(()))
         })
         .await
-    }
-
-    /// The session of another run of the same agent that was there a moment ago: one of them uses a
-    /// copy of the state directory. Behind a relay an agent is known to be there only when it comes; later, the epoch
-    /// that each run has seen tells them apart.
-    pub fn clone_of(&self, greeting: &Greeting) -> Option<Arc<Session>> {
-        let present = self.inner.sessions.get(&greeting.opening.agent)?;
-        (!present.is_same_run(greeting) && present.proved_within(CLONE_HEARD)).then_some(present)
     }
 
     /// The agent has recorded the epoch of its session, or could not: then a copy of its state is not

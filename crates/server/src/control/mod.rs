@@ -11,6 +11,7 @@ mod assignments;
 mod audit;
 mod audit_budget;
 mod budget;
+mod clones;
 mod cordons;
 mod dispatch;
 mod event_budget;
@@ -142,6 +143,7 @@ struct Inner {
     signing_expires_at: AtomicI64,
     link_port: OnceLock<u16>,
     presence: Presence,
+    clones: clones::Clones,
     cordons: Cordons,
     retention: Mutex<Retention>,
     relays: relays::Relays,
@@ -187,6 +189,7 @@ impl Control {
                 signing_expires_at: AtomicI64::new(0),
                 link_port: OnceLock::new(),
                 presence,
+                clones: clones::Clones::default(),
                 cordons,
                 retention: Mutex::new(options.retention),
                 relays,

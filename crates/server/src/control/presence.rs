@@ -440,14 +440,27 @@ impl Control {
         }
         let details = [("agent_version", &facts.agent_version), ("hostname", &facts.hostname)];
         let details = details.map(|(name, value)| (name.to_owned(), value.clone())).into();
-        let event = presence_event(EventKind::AgentOnline, messages::agent_connected(agent), details);
+        self.tell_of_agent(agent, EventKind::AgentOnline, messages::agent_connected(agent), details).await;
+    }
+
+    /// Stores an event about the agent itself, within the budget for such.
+    pub(super) async fn tell_of_agent(
+        &self,
+        agent: &AgentId,
+        kind: EventKind,
+        content: Message,
+        details: BTreeMap<String, String>,
+    ) {
+        let event = presence_event(kind, content, details);
         if !self.inner.event_budgets.admit_presence(agent, &event, Instant::now()) {
             return;
         }
-        // A presence that cannot be told changes nothing about the presence.
+        // What cannot be told changes nothing about the agent.
         match self.inner.store.append_server_events(&[(agent.clone(), event)], clock::unix_millis()).await {
             Ok(_) => self.ring_events(),
-            Err(error) => tracing::warn!(%agent, error = %chain(&error), "presence event not stored"),
+            Err(error) => {
+                tracing::warn!(%agent, error = %chain(&error), event = kind.as_str(), "event about an agent not stored")
+            }
         }
     }
 

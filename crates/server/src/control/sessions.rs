@@ -72,6 +72,8 @@ pub struct Session {
     connection_info: Mutex<ConnectionInfo>,
     /// When the agent was last known to be there: not a carrier that may repeat, hold back or invent what it says.
     proved: Mutex<Instant>,
+    /// 0 before it is welcomed.
+    beat_ms: AtomicU64,
     wake: Notify,
     fenced: CancellationToken,
     acknowledged: Mutex<Vec<OperationId>>,
@@ -108,6 +110,7 @@ impl Session {
             dismissal: Mutex::default(),
             connection_info: Mutex::default(),
             proved: Mutex::new(Instant::now()),
+            beat_ms: AtomicU64::new(0),
             wake: Notify::new(),
             fenced: CancellationToken::new(),
             acknowledged: Mutex::default(),
@@ -196,8 +199,17 @@ impl Session {
         }
     }
 
-    pub(super) fn proved_within(&self, duration: Duration) -> bool {
-        self.proved.lock().elapsed() < duration
+    pub(super) fn proved_at(&self) -> Instant {
+        *self.proved.lock()
+    }
+
+    /// How often the agent says that it is there.
+    pub fn beat(&self) -> Duration {
+        Duration::from_millis(self.beat_ms.load(Ordering::Relaxed))
+    }
+
+    pub fn set_beat(&self, beat: Duration) {
+        self.beat_ms.store(u64::try_from(beat.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Returns when there may be something to send.

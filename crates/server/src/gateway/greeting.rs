@@ -92,6 +92,11 @@ async fn greeted(arrival: Arrival, slot: Option<&Slot>, gateway: &Gateway) -> Op
         Ok((session, verified)) => return Some(Opened { session, verified, sender, receiver, peer, via }),
         Err(ended) => ended,
     };
+    if matches!(ended, Ended::Cloned) {
+        gateway.control.refused_clone(&agent, peer).await;
+    } else if matches!(ended, Ended::Refused(SessionRefusal::StaleState { .. })) {
+        gateway.control.refused_old_copy(&agent, peer).await;
+    }
     if let Some(last_word) = last_word(ended, &agent, peer, via.as_ref(), gateway) {
         Box::pin(sender.end_with(last_word, receiver)).await;
     }

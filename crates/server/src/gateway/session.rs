@@ -169,6 +169,7 @@ async fn carry(
 ) -> Result<(), Ended> {
     let is_relayed = session.relay_cloud().is_some();
     let pace = if is_relayed { Pace::through_relay() } else { Pace::of_fleet(gateway.control.agents_expected()) };
+    session.set_beat(pace.beat);
     let reports = turn.run(Box::pin(welcome(gateway, session, sender, pace, verified))).await?;
     drop(turn);
     let replies = Replies::default();

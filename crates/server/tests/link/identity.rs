@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
+use proctor_model::EventKind;
 use proctor_pki::{AgentKey, JoinToken};
 use proctor_server::admin::{self, TokenRequest};
 use proctor_server::control::{Caller, HostRef};
-use proctor_store::{AuditPhase, Business, HostQuery};
+use proctor_store::{AuditPhase, Business, EventQuery, HostQuery};
 use proctor_wire::{AgentCodec, FromAgent, FromServer};
 
 use crate::support::{Agent, Link, World, dial, leave, next, until};
@@ -270,17 +271,31 @@ async fn an_unknown_token_reaches_neither_the_authority_nor_the_audit_log() {
     world.end().await;
 }
 
+/// Why copies were refused, by the events that tell of them.
+async fn cloned(world: &World) -> Vec<String> {
+    let query = EventQuery { kinds: vec![EventKind::AgentCloned], limit: 100, ..EventQuery::default() };
+    let events = world.store.events(&query).await.unwrap().events;
+    events.into_iter().map(|stored| stored.event.details["reason"].clone()).collect()
+}
+
 #[tokio::test]
 async fn of_two_runs_with_one_identity_the_second_waits_while_the_first_is_heard() {
     let world = World::new().await;
     let mut agent = world.agent(HOST, "owner").await;
     let copy = agent.copy();
-    let link = agent.session(&world, "original").await;
+    let mut link = agent.session(&world, "original").await;
 
     let (reason, retry) = copy.connect(&world, "copy").await.unwrap_err();
 
     assert!(reason.contains("is this a copy of its state directory?"), "{reason}");
     assert!(retry, "the first may be a run that has just died");
+    assert!(cloned(&world).await.is_empty(), "as far as is known by now");
+    link.send(FromAgent::Beat).await.unwrap();
+    while next(&mut link).await != FromServer::Beat {}
+    for _ in 0..3 {
+        copy.connect(&world, "copy").await.unwrap_err();
+    }
+    assert_eq!(cloned(&world).await, ["connected"], "both are there");
     let again = agent.connect(&world, "original").await;
     assert!(again.is_ok(), "the same run comes back at once");
     drop((link, again));
@@ -301,6 +316,7 @@ async fn a_copy_that_comes_when_the_original_is_away_shuts_out_the_older_state()
 
     assert!(reason.contains("is an old copy"), "{reason}");
     assert!(!retry);
+    assert_eq!(cloned(&world).await, ["old_state"]);
     assert!(world.store.allow_rejoin(&original.host, Some(i64::MAX)).await.unwrap());
     let link = original.session(&world, "first").await;
     leave(&world, &original, link).await;

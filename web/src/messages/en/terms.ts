@@ -72,6 +72,8 @@ export const terms = {
     command_refused: "Command refused",
     agent_upgraded: "Agent upgraded",
     agent_upgrade_failed: "Agent upgrade failed",
+    agent_cloned: "Agent cloned",
+    clock_off: "Clock off",
   },
   outcome: {
     pending: "Pending",

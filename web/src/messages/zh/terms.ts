@@ -74,6 +74,8 @@ export const terms: Messages["terms"] = {
     command_refused: "指令被拒绝",
     agent_upgraded: "代理已升级",
     agent_upgrade_failed: "代理升级失败",
+    agent_cloned: "代理身份被复制",
+    clock_off: "时钟偏差",
   },
   outcome: {
     pending: "执行中",

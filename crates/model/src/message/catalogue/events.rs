@@ -136,5 +136,8 @@ super::catalogue! { Agent:
     agent_did_not_return_with_relays(agent: text) =
         "agent {agent} did not come back when the relays of its cloud area did" |
         "所在云区域的中继恢复后，agent {agent} 未重新连接";
+    agent_copy_refused(agent: text, address: text) =
+        "a copy of the state directory of agent {agent} tried to connect from {address} and was refused" |
+        "agent {agent} 的状态目录副本尝试从 {address} 连接，已被拒绝";
     webhook_test() = "a test of this webhook; nothing happened" | "这是 webhook 测试，没有发生任何事件";
 }
