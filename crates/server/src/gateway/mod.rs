@@ -17,6 +17,7 @@ mod replies;
 mod sender;
 mod session;
 mod signing;
+mod talk;
 mod tickets;
 mod turns;
 
