@@ -33,6 +33,9 @@ const END_SPARE: Duration = Duration::from_secs(5);
 /// How often memory that nobody uses is looked for, and how much of it may be kept for the next request.
 const MEMORY_PERIOD: Duration = Duration::from_secs(5);
 const MEMORY_SLACK: u64 = 32 * 1024 * 1024;
+/// Less than this was not worth it, and the next attempt waits, up to the limit.
+const MEMORY_WORTH: u64 = 8 * 1024 * 1024;
+const MEMORY_PERIOD_MAX: Duration = Duration::from_secs(300);
 
 pub(crate) async fn run(args: ServerArgs, mut reloader: Option<Reloader>) -> Result<CommandEnd> {
     let mut stop = StopSignal::install()?;
@@ -126,17 +129,20 @@ fn stopping(drain: Duration) -> String {
     format!("STOPPING=1\nEXTEND_TIMEOUT_USEC={}", time.as_micros())
 }
 
-/// What a large request took goes back to the host a moment after it.
+/// What a large request took goes back to the host a moment after it. Where little comes of it, because what is free lies
+/// between what is used, it is tried less and less often: it holds up everybody who allocates.
 async fn give_back_memory() {
-    let mut period = tokio::time::interval(MEMORY_PERIOD);
-    period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut wait = MEMORY_PERIOD;
     loop {
-        period.tick().await;
+        tokio::time::sleep(wait).await;
         // Goes through every heap, which may take some milliseconds.
         let freed = tokio::task::spawn_blocking(|| proctor_host::memory::give_back_beyond(MEMORY_SLACK)).await;
-        match freed {
-            Ok(0) | Err(_) => {}
-            Ok(bytes) => tracing::debug!(bytes, "memory was given back"),
+        wait = match freed {
+            Ok(Some(bytes)) if bytes < MEMORY_WORTH => (wait * 2).min(MEMORY_PERIOD_MAX),
+            Ok(_) | Err(_) => MEMORY_PERIOD,
+        };
+        if let Ok(Some(bytes)) = freed {
+            tracing::debug!(bytes, ?wait, "memory was given back");
         }
     }
 }

@@ -34,12 +34,12 @@ pub fn use_few_heaps() {
 }
 
 /// Gives freed pages back where more than `slack` bytes are resident that nothing uses. Returns how many bytes
-/// that freed.
+/// that freed; None where there was no need.
 #[cfg(target_env = "gnu")]
-pub fn give_back_beyond(slack: u64) -> u64 {
-    let Some(before) = resident().filter(|resident| *resident > in_use() + slack) else { return 0 };
+pub fn give_back_beyond(slack: u64) -> Option<u64> {
+    let before = resident().filter(|resident| *resident > in_use() + slack)?;
     trim();
-    before.saturating_sub(resident().unwrap_or(before))
+    Some(before.saturating_sub(resident().unwrap_or(before)))
 }
 
 /// Bytes of our own, without those of files.
@@ -89,6 +89,6 @@ pub fn use_few_heaps() {}
 
 /// Other allocators do as they do.
 #[cfg(not(target_env = "gnu"))]
-pub fn give_back_beyond(_: u64) -> u64 {
-    0
+pub fn give_back_beyond(_: u64) -> Option<u64> {
+    None
 }
