@@ -13,8 +13,8 @@ use proctor_pki::{
 };
 use proctor_runtime::{Backoff, clock, prepare_link};
 use proctor_wire::{
-    ABSENT_WAIT_MAX, AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, Outgoing, SILENT_BEATS_MAX,
-    STAY_AWAY_MAX, WireError, encode_part, ends, framed, stay_away_max,
+    ABSENT_WAIT_MAX, AgentCodec, Counted, FromAgent, FromServer, Incoming, Lost, NoSession, Outgoing, REFUSED_WAIT_MAX,
+    REFUSED_WAIT_MIN, SILENT_BEATS_MAX, STAY_AWAY_MAX, WireError, encode_part, ends, framed, stay_away_max,
 };
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -146,6 +146,7 @@ struct Known {
 struct Waits {
     short: Backoff,
     crowded: Backoff,
+    refused: Backoff,
 }
 
 impl Waits {
@@ -153,6 +154,7 @@ impl Waits {
         Self {
             short: Backoff::new(Duration::from_millis(100), ABSENT_WAIT_MAX),
             crowded: Backoff::new(CROWDED_WAIT, STAY_AWAY_MAX),
+            refused: Backoff::new(REFUSED_WAIT_MIN, REFUSED_WAIT_MAX),
         }
     }
 
@@ -168,7 +170,7 @@ impl Waits {
     }
 }
 
-/// Enrols once and then keeps a session open, until the swarm ends or the server turns the agent away.
+/// Enrols once and then keeps a session open, until the swarm ends. One that may not enrol gives up.
 pub(crate) async fn run(shared: Arc<Shared>, host: HostKey, mut agent: SimAgent) {
     let identity = match shared.identities.take(&host) {
         Some(identity) => {
@@ -188,6 +190,7 @@ pub(crate) async fn run(shared: Arc<Shared>, host: HostKey, mut agent: SimAgent)
         let had_session = known.lost_at.is_some_and(|lost_at| lost_at > opened);
         if let Some(beat) = known.beat.filter(|_| had_session) {
             waits.crowded = Backoff::new(CROWDED_WAIT, stay_away_max(beat));
+            waits.refused.reset();
         }
         if opened.elapsed() > STEADY {
             waits.short.reset();
@@ -196,8 +199,7 @@ pub(crate) async fn run(shared: Arc<Shared>, host: HostKey, mut agent: SimAgent)
             tracing::error!(%host, why = %proctor_runtime::chain(untrusted), "refused what the server sent");
             agent.violated(shared.now(), Violation::Unsigned);
         }
-        let Some(wait) = wait_after(&shared, host, ended, had_session, &mut waits) else { return };
-        tokio::time::sleep(wait).await;
+        tokio::time::sleep(wait_after(&shared, host, ended, had_session, &mut waits)).await;
     }
 }
 
@@ -215,7 +217,11 @@ async fn enrolled(shared: &Shared, host: HostKey) -> Option<Identity> {
     let (certificate_pem, authority_pem) = loop {
         match bounded(shared, Box::pin(enrol(shared, host, &agent, &key))).await {
             Ok(certificates) => break certificates,
-            Err(ended) => tokio::time::sleep(wait_after(shared, host, ended, false, &mut waits)?).await,
+            Err(Ended::Link(NoSession::Refused { reason, retry: false })) => {
+                turned_away(shared, host, &reason);
+                return None;
+            }
+            Err(ended) => tokio::time::sleep(wait_after(shared, host, ended, false, &mut waits)).await,
         }
     };
     let identity = Identity { agent, key, certificate_pem, authority_pem };
@@ -226,22 +232,27 @@ async fn enrolled(shared: &Shared, host: HostKey) -> Option<Identity> {
     Some(identity)
 }
 
-/// None: the agent does not come back.
-fn wait_after(shared: &Shared, host: HostKey, ended: Ended, had_session: bool, waits: &mut Waits) -> Option<Duration> {
+/// The server refused it for good.
+fn turned_away(shared: &Shared, host: HostKey, reason: &str) {
+    tracing::warn!(%host, %reason, "agent turned away");
+    Stats::count(&shared.figures.counters.turned_away);
+}
+
+/// As of a real agent.
+fn wait_after(shared: &Shared, host: HostKey, ended: Ended, had_session: bool, waits: &mut Waits) -> Duration {
     match ended {
         Ended::Link(NoSession::Refused { reason, retry: false }) => {
-            tracing::warn!(%host, %reason, "agent turned away");
-            Stats::count(&shared.figures.counters.turned_away);
-            None
+            turned_away(shared, host, &reason);
+            waits.refused.next_wait()
         }
         Ended::Link(NoSession::Busy(wait)) => {
             Stats::count(&shared.figures.counters.told_busy);
-            Some(wait.min(BUSY_WAIT_MAX))
+            wait.min(BUSY_WAIT_MAX)
         }
-        Ended::Dropped => Some(Duration::ZERO),
+        Ended::Dropped => Duration::ZERO,
         Ended::Link(_) | Ended::Pki(_) | Ended::Untrusted(_) => {
             tracing::debug!(%host, why = %proctor_runtime::chain(&ended), "no session");
-            Some(waits.after(&ended, had_session))
+            waits.after(&ended, had_session)
         }
     }
 }

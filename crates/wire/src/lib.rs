@@ -57,7 +57,7 @@ pub use upgrade::BUILD_PART_BYTES_MAX;
 pub use value::Skipped;
 pub use waits::{
     ABSENT_WAIT_MAX, AREA_RETURN_MAX, BEFORE_TLS_MAX, CONNECT_LIMIT, CONNECT_LIMIT_OF_SEVERAL, ENDPOINTS_MAX,
-    RETURN_SPREAD_MAX, SILENT_BEATS_MAX, STAY_AWAY_MAX, return_max, stay_away_max,
+    REFUSED_WAIT_MAX, REFUSED_WAIT_MIN, RETURN_SPREAD_MAX, SILENT_BEATS_MAX, STAY_AWAY_MAX, return_max, stay_away_max,
 };
 
 /// The ALPN name of a session of an enrolled agent, which presents its certificate.

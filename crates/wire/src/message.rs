@@ -128,7 +128,8 @@ pub enum FromServer {
     Challenge {
         nonce: Vec<u8>,
     },
-    /// With `retry` false the agent does not come back with the same request.
+    /// With `retry` false only people can undo it: an agent that enrols gives up, and one that is enrolled comes back after
+    /// minutes (see [`crate::REFUSED_WAIT_MAX`]).
     Refused {
         reason: String,
         retry: bool,

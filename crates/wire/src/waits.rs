@@ -26,6 +26,10 @@ pub const RETURN_SPREAD_MAX: Duration = Duration::from_secs(60);
 /// The longest wait for a server that has more agents than it can take now, where the interval of its heartbeats is not
 /// known.
 pub const STAY_AWAY_MAX: Duration = Duration::from_secs(30);
+/// After a refusal that only people can undo (`retry: false`), an agent comes back after a time between these, longer each
+/// time: it must not need somebody at its host, and a fleet that was refused must not keep the server busy.
+pub const REFUSED_WAIT_MIN: Duration = Duration::from_secs(13);
+pub const REFUSED_WAIT_MAX: Duration = Duration::from_secs(600);
 /// A large fleet must not come back all at once; in a small one nobody has to wait for long.
 const STAY_AWAY_BEATS: u32 = 2;
 const STAY_AWAY_MIN: Duration = Duration::from_secs(1);

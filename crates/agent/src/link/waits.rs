@@ -1,14 +1,15 @@
 //! How long an agent waits before its next attempt, by how the last one ended.
 //!
 //! Promised: a server that is not there is looked for again within seconds, one that has too many agents is left alone
-//! for longer, and nothing that anybody says keeps an agent away for longer than [`BUSY_WAIT_MAX`]. Reads no clock.
+//! for longer, and one that refused the agent for good for minutes. Nothing else that anybody says keeps an agent away for
+//! longer than [`BUSY_WAIT_MAX`], and nothing at all keeps it from its other endpoints. Reads no clock.
 //! Absent: the order of endpoints (see `endpoints`).
 
 use std::io::ErrorKind;
 use std::time::Duration;
 
 use proctor_runtime::Backoff;
-use proctor_wire::{ABSENT_WAIT_MAX, NoSession, STAY_AWAY_MAX, stay_away_max};
+use proctor_wire::{ABSENT_WAIT_MAX, NoSession, REFUSED_WAIT_MAX, REFUSED_WAIT_MIN, STAY_AWAY_MAX, stay_away_max};
 
 use super::SessionEnd;
 use crate::endpoints::{Endpoints, return_wait};
@@ -18,18 +19,21 @@ const CROWDED_WAIT: Duration = Duration::from_millis(500);
 /// However short or long a server says that it is busy: nobody has signed that.
 const BUSY_WAIT_MIN: Duration = Duration::from_millis(100);
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(120);
-/// After a refusal that only people can cure, about so long: a fleet must not come back all at once.
-const REFUSED_WAIT: Duration = Duration::from_secs(30);
+/// After a server that is not to be believed, about so long: a fleet must not come back all at once.
+const UNTRUSTED_WAIT: Duration = Duration::from_secs(30);
 
 /// How long to wait for the next attempt.
 pub(super) struct Waits {
     pub(super) short: Backoff,
     crowded: Backoff,
     refused: Backoff,
+    untrusted: Backoff,
     /// The longest that an endpoint of this round asks for.
     of_round: Duration,
     /// Somebody was there in this round, and said when to come again.
     is_answered: bool,
+    /// Everybody in this round has refused the agent for good.
+    is_refused_by_all: bool,
     /// The last session came through a relay, as those of the whole area did.
     is_relayed: bool,
 }
@@ -46,9 +50,11 @@ impl Waits {
         Self {
             short: Backoff::new(Duration::from_millis(100), ABSENT_WAIT_MAX),
             crowded: Backoff::new(CROWDED_WAIT, STAY_AWAY_MAX),
-            refused: Backoff::new(REFUSED_WAIT * 2 / 3, REFUSED_WAIT * 4 / 3),
+            refused: Backoff::new(REFUSED_WAIT_MIN, REFUSED_WAIT_MAX),
+            untrusted: Backoff::new(UNTRUSTED_WAIT * 2 / 3, UNTRUSTED_WAIT * 4 / 3),
             of_round: Duration::ZERO,
             is_answered: false,
+            is_refused_by_all: true,
             is_relayed: false,
         }
     }
@@ -57,22 +63,24 @@ impl Waits {
     pub(super) fn opened(&mut self, beat: Duration, is_relayed: bool) {
         self.crowded = Backoff::new(CROWDED_WAIT, stay_away_max(beat));
         self.is_relayed = is_relayed;
-        (self.of_round, self.is_answered) = (Duration::ZERO, false);
+        self.refused.reset();
+        (self.of_round, self.is_answered, self.is_refused_by_all) = (Duration::ZERO, false, true);
     }
 
     /// After an attempt without a session, `outage` after the last one: none as long as others are left to try.
     pub(super) fn after_failure(&mut self, ended: &SessionEnd, endpoints: &Endpoints, outage: Duration) -> Duration {
-        let mut wait = self.after(Reached::Nothing, ended);
-        if endpoints.are_several() {
-            // What one of them says, perhaps a relay that was revoked, must not keep the agent from the others.
-            wait = wait.min(REFUSED_WAIT * 4 / 3);
-        }
+        let wait = self.after(Reached::Nothing, ended);
         self.of_round = self.of_round.max(wait);
         self.is_answered |= ended.is_answer();
+        self.is_refused_by_all &= is_refused(ended);
         if endpoints.has_more() {
             return Duration::ZERO;
         }
-        let wait = std::mem::take(&mut self.of_round);
+        let mut wait = std::mem::take(&mut self.of_round);
+        if endpoints.are_several() && !std::mem::replace(&mut self.is_refused_by_all, true) {
+            // What one of them says, perhaps a relay that was revoked, must not keep the agent from the others.
+            wait = wait.min(UNTRUSTED_WAIT * 4 / 3);
+        }
         let is_answered = std::mem::take(&mut self.is_answered);
         if self.is_relayed && !is_answered { wait.max(return_wait(outage)) } else { wait }
     }
@@ -80,10 +88,9 @@ impl Waits {
     pub(super) fn after(&mut self, reached: Reached, ended: &SessionEnd) -> Duration {
         match ended {
             SessionEnd::Link(NoSession::Busy(wait)) => (*wait).clamp(BUSY_WAIT_MIN, BUSY_WAIT_MAX),
+            SessionEnd::Link(NoSession::Refused { retry: false, .. }) => self.refused.next_wait(),
             // Each attempt opens a session on the server: of a whole fleet, that would be a flood.
-            SessionEnd::Untrusted(_) | SessionEnd::Link(NoSession::Refused { retry: false, .. }) => {
-                self.refused.next_wait()
-            }
+            SessionEnd::Untrusted(_) => self.untrusted.next_wait(),
             SessionEnd::Link(no_session) if reached == Reached::Nothing && is_crowded(no_session) => {
                 self.crowded.next_wait()
             }
@@ -92,6 +99,11 @@ impl Waits {
             }
         }
     }
+}
+
+/// Only people can undo it.
+fn is_refused(ended: &SessionEnd) -> bool {
+    matches!(ended, SessionEnd::Link(NoSession::Refused { retry: false, .. }))
 }
 
 /// Somebody listens, and did not come to an answer.
@@ -111,18 +123,51 @@ mod tests {
 
     use super::*;
 
+    fn refused() -> SessionEnd {
+        SessionEnd::Link(NoSession::Refused { reason: String::new(), retry: false })
+    }
+
     #[test]
     fn an_agent_that_does_not_believe_its_server_comes_back_slowly_and_not_with_the_others() {
         let mut waits = Waits::new();
-        let refused = NoSession::Refused { reason: String::new(), retry: false };
-        let ends = [SessionEnd::Untrusted(Untrusted::Unsigned), SessionEnd::Link(refused)];
+        let untrusted = SessionEnd::Untrusted(Untrusted::Unsigned);
 
-        let wait = |ended| waits.after(Reached::Session, ended);
-        let taken: Vec<_> = ends.iter().cycle().take(20).map(wait).collect();
+        let taken: Vec<_> = (0..20).map(|_| waits.after(Reached::Session, &untrusted)).collect();
 
-        assert!(taken.iter().all(|wait| (REFUSED_WAIT * 2 / 3..=REFUSED_WAIT * 4 / 3).contains(wait)), "{taken:?}");
+        assert!(taken.iter().all(|wait| (UNTRUSTED_WAIT * 2 / 3..=UNTRUSTED_WAIT * 4 / 3).contains(wait)), "{taken:?}");
         assert!(taken.iter().any(|wait| wait != &taken[0]));
         assert!(waits.after(Reached::Session, &SessionEnd::Link(NoSession::Closed)) <= Duration::from_secs(5));
+    }
+
+    #[test]
+    fn an_agent_that_was_refused_for_good_comes_back_after_minutes_until_it_gets_a_session() {
+        let mut waits = Waits::new();
+
+        let taken: Vec<_> = (0..200).map(|_| waits.after(Reached::Nothing, &refused())).collect();
+        waits.opened(Duration::from_secs(5), false);
+        let again = waits.after(Reached::Session, &refused());
+
+        assert!(taken.iter().all(|wait| (REFUSED_WAIT_MIN..=REFUSED_WAIT_MAX).contains(wait)), "{taken:?}");
+        let mean = taken.iter().skip(20).sum::<Duration>() / 180;
+        assert!(mean > REFUSED_WAIT_MAX / 5, "a fleet that was revoked is quiet: {mean:?}");
+        assert!(again <= 3 * REFUSED_WAIT_MIN, "{again:?}");
+    }
+
+    #[test]
+    fn a_refusal_by_one_of_several_keeps_nobody_from_the_others() {
+        let mut endpoints = Endpoints::new("a:1,b:1");
+        let mut longest = |waits: &mut Waits, ends: [&SessionEnd; 2]| {
+            let mut wait = |ended| {
+                endpoints.next();
+                waits.after_failure(ended, &endpoints, Duration::ZERO)
+            };
+            (0..50).map(|_| ends.map(&mut wait)[1]).max().unwrap()
+        };
+        let absent = SessionEnd::Link(NoSession::Connect(ErrorKind::ConnectionRefused.into()));
+
+        assert!(longest(&mut Waits::new(), [&refused(), &absent]) <= UNTRUSTED_WAIT * 4 / 3);
+        assert!(longest(&mut Waits::new(), [&absent, &refused()]) <= UNTRUSTED_WAIT * 4 / 3);
+        assert!(longest(&mut Waits::new(), [&refused(), &refused()]) > UNTRUSTED_WAIT * 4 / 3);
     }
 
     #[test]
@@ -174,7 +219,7 @@ mod tests {
         assert_eq!(waits.after_failure(&busy, &several, Duration::ZERO), Duration::ZERO, "the other one is tried");
         several.next();
         let closed = SessionEnd::Link(NoSession::Closed);
-        assert!(waits.after_failure(&closed, &several, Duration::ZERO) <= REFUSED_WAIT * 4 / 3);
+        assert!(waits.after_failure(&closed, &several, Duration::ZERO) <= UNTRUSTED_WAIT * 4 / 3);
     }
 
     #[test]
