@@ -4,7 +4,7 @@
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -30,11 +30,14 @@ struct Count {
     /// In milliseconds after `since`.
     last: AtomicU64,
     since: Instant,
+    /// Its reader wants to know of every heartbeat.
+    wants_beats: AtomicBool,
 }
 
 impl Default for ByteCounter {
     fn default() -> Self {
-        Self(Arc::new(Count { bytes: AtomicU64::new(0), last: AtomicU64::new(0), since: Instant::now() }))
+        let (bytes, last, wants_beats) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        Self(Arc::new(Count { bytes, last, since: Instant::now(), wants_beats }))
     }
 }
 
@@ -50,6 +53,14 @@ impl ByteCounter {
     pub(crate) fn touch(&self) {
         let after = u64::try_from(self.0.since.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.0.last.store(after, Ordering::Relaxed);
+    }
+
+    pub(crate) fn want_beats(&self, wanted: bool) {
+        self.0.wants_beats.store(wanted, Ordering::Relaxed);
+    }
+
+    pub(crate) fn wants_beats(&self) -> bool {
+        self.0.wants_beats.load(Ordering::Relaxed)
     }
 
     pub(crate) fn bytes(&self) -> u64 {

@@ -163,6 +163,11 @@ where
         self.skipped.take()
     }
 
+    /// Whether heartbeats that a relay notes shall come as messages, too.
+    pub fn want_beats(&self, wanted: bool) {
+        self.read.want_beats(wanted);
+    }
+
     /// The peer has proved who it is: from its next frame on they may be as large as in any session, both ways.
     pub fn allow_session_frames(&self) {
         self.frame_limit.raise();

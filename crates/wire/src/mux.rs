@@ -237,8 +237,9 @@ impl Mux {
         Ok(())
     }
 
-    /// The agent of the stream has sent a heartbeat, which its reader gets as a frame; or the relay holds it back, in the
-    /// middle of a frame, because the connection is slow: it is there all the same. Heartbeats may overtake the opening of their stream: that is no reason to end the others.
+    /// The agent of the stream has sent a heartbeat; or the relay holds it back, in the middle of a frame, because the
+    /// connection is slow: it is there all the same. That is noted, and wakes nobody. A reader that wants to know gets it as
+    /// a frame. Heartbeats may overtake the opening of their stream: that is no reason to end the others.
     pub(crate) fn handle_beat(&mut self, stream: u32) -> Result<(), MuxError> {
         if stream > self.opened {
             return Ok(());
@@ -247,6 +248,9 @@ impl Mux {
         let Some(found) = self.known(stream)? else { return Ok(()) };
         if let Some(heard) = &found.heard {
             heard.touch();
+            if !heard.wants_beats() {
+                return Ok(());
+            }
         }
         if !found.has_to_read() && found.ends.is_between_frames() && !found.is_ended && !found.is_left {
             found.beat = beat;

@@ -14,6 +14,8 @@ use crate::control::Session;
 pub(super) const PROOF_MAX: Duration = Duration::from_secs(600);
 /// How often it is asked in that time: answers get lost, and links are slow.
 const QUESTIONS: u32 = 3;
+/// How often it is looked at in that time.
+const LOOKS: u32 = 20;
 
 #[derive(Debug)]
 pub(super) struct Proof {
@@ -44,6 +46,11 @@ impl Proof {
         let mut proof = Self { max, opened: now, ask_at: now, unanswered_since: None, dice: Dice::default() };
         proof.ask_later(now);
         proof
+    }
+
+    /// How often to look at it. Nothing else may come of an agent at rest: its relay answers its heartbeats.
+    pub(super) fn period(&self) -> Duration {
+        self.max / LOOKS
     }
 
     /// Agents that came at once are not asked at once.

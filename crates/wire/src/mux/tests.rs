@@ -279,6 +279,35 @@ async fn a_peer_that_is_held_back_inside_a_frame_is_there_as_long_as_its_relay_s
     assert_eq!(begun.elapsed().as_secs(), (5 * limit + limit).as_secs());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_heartbeat_that_is_noted_wakes_nobody_unless_its_reader_wants_to_know() {
+    use std::time::Duration;
+    let streams = Streams::new(2);
+    let stream = crate::Counted::new(streams.accept(1).unwrap().unwrap());
+    let counters = stream.counters();
+    streams.note_beats(1, &counters);
+    let (_out, mut incoming): (crate::Outgoing<_, crate::FromAgent, crate::FromServer>, _) =
+        crate::ends(crate::framed(stream, crate::ServerCodec::new()), counters);
+    let limit = Duration::from_secs(10);
+
+    let begun = tokio::time::Instant::now();
+    let beats = async {
+        for _ in 0..10 {
+            tokio::time::sleep(limit / 2).await;
+            streams.beat(&[1]).unwrap();
+        }
+        begun.elapsed()
+    };
+    let (ended, last) = tokio::join!(incoming.next(limit, 10 * limit, |_| true), beats);
+    assert!(matches!(ended, Err(crate::Lost::Silent)), "{ended:?}");
+    assert_eq!(begun.elapsed().as_secs(), (last + limit).as_secs(), "each was noted");
+
+    incoming.want_beats(true);
+    streams.beat(&[1]).unwrap();
+    let heard = incoming.next(limit, limit, |_| true).await;
+    assert!(matches!(heard, Ok(crate::FromAgent::Beat)), "{heard:?}");
+}
+
 #[test]
 fn a_heartbeat_that_overtakes_its_opening_harms_nobody() {
     let mut server = Mux::new(2);
