@@ -3,6 +3,7 @@
 //! Promised: of a control plane that signs, nothing unsigned reaches the driver but what anybody may say (a beat, a
 //! refusal, "busy"). The first message that does not verify ends the session, and the driver tells of it in an event.
 
+mod pace;
 mod queue;
 mod waits;
 
@@ -41,6 +42,7 @@ use crate::report_sender::{NotSent, ReportSender, Sealing};
 use crate::trust::{self, Trust};
 use crate::upgrade::{Told, UpgradeInbox};
 use crate::{AgentError, Options};
+use pace::SessionPace;
 pub(crate) use queue::LinkOutbox;
 use queue::{Queue, Unqueued, outbox, send_next};
 use waits::{Reached, Waits};
@@ -210,7 +212,9 @@ impl Link {
                 Ok(opened) => {
                     let since = self.host.now();
                     waits.opened(opened.beat, opened.is_relayed);
-                    let ended = Box::pin(self.carry(opened)).await;
+                    let (is_relayed, pace) = (opened.is_relayed, SessionPace::new(opened.beat));
+                    let ended = Box::pin(self.carry(opened, &pace)).await;
+                    waits.opened(pace.beat(), is_relayed);
                     connected_until = self.host.now();
                     self.about.disconnected();
                     self.upgrades.connect(None);
@@ -368,15 +372,16 @@ impl Link {
         FromAgent::Settled { epoch, recorded: recorded.is_ok() }
     }
 
-    async fn carry(&self, Opened { sender, receiver, check, beat, is_relayed: _ }: Opened) -> SessionEnd {
+    async fn carry(&self, opened: Opened, pace: &SessionPace) -> SessionEnd {
+        let Opened { mut sender, receiver, check, beat: _, is_relayed: _ } = opened;
         let (outbox, unqueued) = outbox();
         self.upgrades.connect(Some(outbox.control.clone()));
         if self.inbox.send(Input::Connected(outbox.clone())).await.is_err() {
             return SessionEnd::Shutdown;
         }
         let result = tokio::select! {
-            result = self.listen(receiver, check, beat, &outbox) => result,
-            result = self.talk(sender, unqueued, beat) => result,
+            result = self.listen(receiver, check, pace, &outbox) => result,
+            result = self.talk(&mut sender, unqueued, pace) => result,
         };
         match result {
             Ok(never) => match never {},
@@ -388,25 +393,26 @@ impl Link {
         &self,
         mut receiver: Receiver,
         mut check: Option<CommandCheck>,
-        beat: Duration,
+        pace: &SessionPace,
         outbox: &LinkOutbox,
     ) -> Result<Infallible, SessionEnd> {
-        let silence_max = beat * SILENT_BEATS_MAX;
         let mut awake_at = self.host.now();
         // After a long sleep what waits in the socket is old: the server has given it up.
-        let mut was_awake = || {
+        let mut was_awake = |silence_max: Duration| {
             let now = self.host.now();
             now.saturating_sub(std::mem::replace(&mut awake_at, now)) <= silence_max
         };
         loop {
-            let message = receiver.next(silence_max, beat * 2, |_| was_awake()).await?;
-            if !was_awake() {
+            let beat = pace.beat();
+            let silence_max = beat * SILENT_BEATS_MAX;
+            let message = receiver.next(silence_max, beat * 2, |_| was_awake(silence_max)).await?;
+            if !was_awake(silence_max) {
                 return Err(NoSession::Silent.into());
             }
             self.about.metrics.heard();
             tell_skipped(receiver.take_skipped());
             let Some(check) = &mut check else {
-                self.hear(message, false, outbox).await?;
+                self.hear(message, false, pace, outbox).await?;
                 continue;
             };
             match message {
@@ -416,14 +422,14 @@ impl Link {
                     self.trust.learn(check.trust());
                     tell_skipped(skipped);
                     for message in messages {
-                        self.hear(message, true, outbox).await?;
+                        self.hear(message, true, pace, outbox).await?;
                     }
                 }
                 // Whoever carries the session could say these in any case, or be silent.
                 message @ (FromServer::Beat
                 | FromServer::Refused { .. }
                 | FromServer::Busy { .. }
-                | FromServer::Unknown) => self.hear(message, false, outbox).await?,
+                | FromServer::Unknown) => self.hear(message, false, pace, outbox).await?,
                 FromServer::Operate { .. }
                 | FromServer::Acknowledge { .. }
                 | FromServer::Cancel { .. }
@@ -434,6 +440,7 @@ impl Link {
                 | FromServer::QueryUsage { .. }
                 | FromServer::QueryLog { .. }
                 | FromServer::Ping { .. }
+                | FromServer::Pace { .. }
                 | FromServer::Upgrade(_)
                 | FromServer::BuildPart { .. }
                 | FromServer::Renewed { .. }
@@ -446,9 +453,23 @@ impl Link {
         }
     }
 
-    async fn hear(&self, message: FromServer, is_signed: bool, outbox: &LinkOutbox) -> Result<(), SessionEnd> {
+    async fn hear(
+        &self,
+        message: FromServer,
+        is_signed: bool,
+        pace: &SessionPace,
+        outbox: &LinkOutbox,
+    ) -> Result<(), SessionEnd> {
         match message {
             FromServer::Beat => Ok(()),
+            FromServer::Pace { beat_interval } => {
+                // It holds once the server has heard the answer; without room for that everything stays as it is.
+                let beat_interval = SessionPace::fitted(beat_interval);
+                if outbox.try_send(FromAgent::Paced { beat_interval }).is_ok() {
+                    pace.set(beat_interval);
+                }
+                Ok(())
+            }
             FromServer::Ping { number } => {
                 // Here and not in the driver: it is the link that is measured.
                 let _ = outbox.try_send(FromAgent::Pong { number });
@@ -487,18 +508,28 @@ impl Link {
         }
     }
 
-    async fn talk(&self, mut sender: Sender, mut unqueued: Unqueued, beat: Duration) -> Result<Infallible, SessionEnd> {
-        let mut beats = tokio::time::interval(beat);
-        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    async fn talk(
+        &self,
+        sender: &mut Sender,
+        mut unqueued: Unqueued,
+        pace: &SessionPace,
+    ) -> Result<Infallible, SessionEnd> {
+        let beats_after = |wait: Duration| {
+            let mut beats = tokio::time::interval_at(tokio::time::Instant::now() + wait, pace.beat());
+            beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            beats
+        };
+        let mut beats = beats_after(Duration::ZERO);
         let mut renewals = tokio::time::interval(RENEW_PERIOD);
         let mut queue = Queue::default();
         loop {
             // The driver says it: a link that lives on without it must not look like an agent.
             let tell_beat = || drop(self.inbox.try_send(Input::Beat));
-            send_next(&mut sender, &mut queue, &mut unqueued).await?;
+            send_next(sender, &mut queue, &mut unqueued).await?;
             tokio::select! {
                 biased;
                 _ = beats.tick() => tell_beat(),
+                () = pace.changed() => beats = beats_after(pace.beat()),
                 _ = renewals.tick() => queue.extend(self.renewal()),
                 Some(message) = unqueued.control.recv(), if queue.has_control_room() => queue.push(message),
                 Some(message) = unqueued.reports.recv(), if queue.has_room() => queue.push(message),

@@ -1,12 +1,18 @@
 //! How often agents say that they live: often in a small fleet, seldom in a large one, so that heartbeats stay a
-//! small part of the server's work. A session keeps the pace that it was welcomed with, and stays away by it when the
-//! server cannot take it back at once.
+//! small part of the server's work. A session has the pace that it was welcomed with until it is told another one (see
+//! `gateway::pacing`), and stays away by it when the server cannot take it back at once.
 
 use std::time::Duration;
 
 /// Intervals at these sizes of a fleet; between them they grow evenly, beyond them they stay.
 const STEPS: [(u64, Duration); 3] =
     [(1_000, Duration::from_secs(5)), (10_000, Duration::from_secs(10)), (50_000, Duration::from_secs(20))];
+
+/// Agents that beat this seldom, or less often, are answered every second time. They give a server up after three
+/// intervals, so an answer may be late by one of them: as long as those of a small fleet, which are all answered.
+const ANSWERED_HALF_FROM: Duration = Duration::from_secs(10);
+/// An interval that differs by less than this part of itself is left as it is.
+const FAR_PART: u32 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pace {
@@ -32,6 +38,16 @@ impl Pace {
     /// seconds that its relay hangs.
     pub(super) fn through_relay() -> Self {
         Self { beat: Duration::from_secs(3) }
+    }
+
+    /// So many heartbeats have one answer.
+    pub(crate) fn answer_every(self) -> u32 {
+        if self.beat < ANSWERED_HALF_FROM { 1 } else { 2 }
+    }
+
+    /// Whether an agent should be told another interval.
+    pub(crate) fn is_far_from(self, wanted: Self) -> bool {
+        self.beat.abs_diff(wanted.beat) > self.beat / FAR_PART
     }
 
     /// A peer from which no byte comes for so long is gone.

@@ -207,6 +207,7 @@ impl SimAgent {
             FromServer::EventsSeen { up_to } => self.events.retain(|event| event.sequence > up_to),
             // The session's own business, or of a newer server.
             FromServer::Enrolled { .. }
+            | FromServer::Pace { .. }
             | FromServer::Refused { .. }
             | FromServer::RelayEnrolled { .. }
             | FromServer::Challenge { .. }

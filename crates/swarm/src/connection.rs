@@ -300,7 +300,7 @@ async fn session(
     }
     known.beat = Some(opened.beat);
     agent.handle_connected(shared.now(), opened.epoch);
-    let Err(ended) = Box::pin(carry(shared, identity, opened, agent)).await;
+    let Err(ended) = Box::pin(carry(shared, identity, opened, agent, known.beat.get_or_insert_default())).await;
     counters.connected.fetch_sub(1, Ordering::Relaxed);
     known.lost_at = Some(Instant::now());
     agent.handle_disconnected();
@@ -421,6 +421,7 @@ impl Signatures {
             | FromServer::QueryUsage { .. }
             | FromServer::QueryLog { .. }
             | FromServer::Ping { .. }
+            | FromServer::Pace { .. }
             | FromServer::Upgrade(_)
             | FromServer::BuildPart { .. }
             | FromServer::Renewed { .. }
@@ -455,13 +456,13 @@ async fn carry(
     identity: &Identity,
     opened: Opened,
     agent: &mut SimAgent,
+    beat: &mut Duration,
 ) -> Result<std::convert::Infallible, Ended> {
-    let Opened { mut sender, mut receiver, beat, mut signatures, .. } = opened;
-    let mut beats = tokio::time::interval(beat);
+    let Opened { mut sender, mut receiver, mut signatures, .. } = opened;
+    let mut beats = tokio::time::interval(*beat);
     let mut heard = Instant::now();
     let drop_at = agent.group().disconnect_every_secs.map(|secs| Instant::now() + Duration::from_secs(secs));
     let pause = Duration::from_millis(agent.group().read_pause_ms);
-    let silence_max = beat * SILENT_BEATS_MAX + pause;
     let mut read_after = Instant::now();
     loop {
         let now = shared.now();
@@ -469,6 +470,7 @@ async fn carry(
         send_all(&mut sender, &mut signatures, identity, agent, now).await?;
         let timeout = agent.poll_timeout().saturating_sub(shared.started.elapsed());
         let may_read = read_after <= Instant::now();
+        let silence_max = *beat * SILENT_BEATS_MAX + pause;
         tokio::select! {
             message = receiver.next(silence_max, silence_max, |_| true), if may_read => {
                 heard = Instant::now();
@@ -476,6 +478,16 @@ async fn carry(
                 for message in signatures.opened(identity, message?)? {
                     if let FromServer::Busy { retry_after } = message {
                         return Err(NoSession::Busy(retry_after).into());
+                    }
+                    if let FromServer::Refused { reason, retry } = message {
+                        return Err(NoSession::Refused { reason, retry }.into());
+                    }
+                    if let FromServer::Pace { beat_interval } = message {
+                        let paced = signatures.signed(identity, FromAgent::Paced { beat_interval })?;
+                        sender.send(paced).await?;
+                        *beat = beat_interval;
+                        beats = tokio::time::interval_at(tokio::time::Instant::now() + *beat, *beat);
+                        continue;
                     }
                     agent.handle_message(shared.now(), message);
                 }

@@ -96,6 +96,8 @@ impl LinkMessage for FromAgent {
             Self::UsageHistory { request, history } => Kind::UsageHistory(usage::history_to(request, history)),
             Self::LogTail { request, tail } => Kind::LogTail(log::tail_to(request, tail)),
             Self::Pong { number } => Kind::Pong(proto::Pong { number }),
+            Self::Paced { beat_interval } => Kind::Paced(proto::Paced { beat_interval_ms: millis(beat_interval) }),
+            Self::Goodbye => Kind::Goodbye(proto::Goodbye {}),
             Self::Signed(signed) => Kind::Signed(signed_to(signed)),
             Self::FetchBuild { upgrade, offset, length } => {
                 Kind::FetchBuild(proto::FetchBuild { upgrade: upgrade.as_bytes().to_vec(), offset, length })
@@ -144,6 +146,10 @@ impl LinkMessage for FromAgent {
             }
             Some(Kind::LogTail(tail)) => Self::LogTail { request: tail.request, tail: log::tail_from(tail) },
             Some(Kind::Pong(proto::Pong { number })) => Self::Pong { number },
+            Some(Kind::Paced(proto::Paced { beat_interval_ms })) => {
+                Self::Paced { beat_interval: Duration::from_millis(beat_interval_ms) }
+            }
+            Some(Kind::Goodbye(proto::Goodbye {})) => Self::Goodbye,
             Some(Kind::Signed(signed)) => Self::Signed(signed_from(signed)?),
             Some(Kind::FetchBuild(fetch)) => upgrade::fetch_from(&fetch),
             Some(Kind::UpgradeReport(report)) => upgrade::report_from(report),
@@ -265,6 +271,7 @@ impl LinkMessage for FromServer {
             }),
             Self::QueryLog { request, key, query } => Kind::QueryLog(log::query_to(request, key, query)),
             Self::Ping { number } => Kind::Ping(proto::Ping { number }),
+            Self::Pace { beat_interval } => Kind::Pace(proto::Pace { beat_interval_ms: millis(beat_interval) }),
             Self::Signed(signed) => Kind::Signed(signed_to(signed)),
             Self::Upgrade(order) => Kind::Upgrade(upgrade::order_to(order)),
             Self::BuildPart { upgrade, offset, bytes } => {
@@ -325,6 +332,9 @@ impl LinkMessage for FromServer {
             Some(Kind::QueryUsage(query)) => query_from(query),
             Some(Kind::QueryLog(query)) => log::query_from(query),
             Some(Kind::Ping(proto::Ping { number })) => Self::Ping { number },
+            Some(Kind::Pace(proto::Pace { beat_interval_ms })) => {
+                Self::Pace { beat_interval: Duration::from_millis(beat_interval_ms) }
+            }
             Some(Kind::Signed(signed)) => Self::Signed(signed_from(signed)?),
             Some(Kind::Upgrade(order)) => upgrade::order_from(order),
             Some(Kind::BuildPart(part)) => upgrade::part_from(part)?,

@@ -89,6 +89,7 @@ impl NoSession {
             | FromServer::QueryUsage { .. }
             | FromServer::QueryLog { .. }
             | FromServer::Ping { .. }
+            | FromServer::Pace { .. }
             | FromServer::Signed(_)
             | FromServer::Upgrade(_)
             | FromServer::BuildPart { .. }

@@ -91,6 +91,12 @@ pub enum FromAgent {
     Pong {
         number: u64,
     },
+    /// Answers a [`FromServer::Pace`]: heartbeats come at this interval from now on.
+    Paced {
+        beat_interval: Duration,
+    },
+    /// The agent ends in order. An older server skips it, and sees the connection close.
+    Goodbye,
     Signed(Signed),
     /// Asks for bytes of the build of an upgrade; one question at a time.
     FetchBuild {
@@ -193,6 +199,11 @@ pub enum FromServer {
     /// How long does an answer take?
     Ping {
         number: u64,
+    },
+    /// How often heartbeats are wanted from now on. Answered with [`FromAgent::Paced`]; an older agent skips it, and both
+    /// sides keep the interval that they had.
+    Pace {
+        beat_interval: Duration,
     },
     Signed(Signed),
     /// Become another version; see [`UpgradeOrder`].
@@ -333,6 +344,8 @@ impl fmt::Debug for FromAgent {
                 .field("bytes", &tail.bytes.len())
                 .finish_non_exhaustive(),
             Self::Pong { number } => f.debug_struct("Pong").field("number", number).finish(),
+            Self::Paced { beat_interval } => f.debug_struct("Paced").field("beat_interval", beat_interval).finish(),
+            Self::Goodbye => f.write_str("Goodbye"),
             Self::Signed(signed) => f.debug_tuple("Signed").field(signed).finish(),
             Self::FetchBuild { upgrade, offset, length } => f
                 .debug_struct("FetchBuild")

@@ -431,6 +431,7 @@ impl Driver {
             | FromServer::Upgrade(_)
             | FromServer::BuildPart { .. }
             | FromServer::Ping { .. }
+            | FromServer::Pace { .. }
             | FromServer::Beat => {}
             // It may have been a part of the list.
             FromServer::Unknown => self.arriving_list = ArrivingList::default(),

@@ -140,6 +140,8 @@ impl Stage {
             | FromAgent::FetchBuild { .. }
             | FromAgent::UpgradeReport { .. }
             | FromAgent::Pong { .. }
+            | FromAgent::Paced { .. }
+            | FromAgent::Goodbye
             | FromAgent::Renew { .. }) => {
                 panic!("not of the driver: {other:?}")
             }

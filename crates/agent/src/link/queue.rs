@@ -56,6 +56,8 @@ impl Class {
             | FromAgent::FetchBuild { .. }
             | FromAgent::UpgradeReport { .. }
             | FromAgent::Pong { .. }
+            | FromAgent::Paced { .. }
+            | FromAgent::Goodbye
             | FromAgent::Enrol { .. }
             | FromAgent::EnrolRelay { .. }
             | FromAgent::Hello { .. }

@@ -411,7 +411,7 @@ impl Control {
             }
         };
         self.inner.metrics.session("opened");
-        let session = Arc::new(Session::new(greeting, epoch));
+        let session = Arc::new(Session::new(greeting, epoch).ending_with(&self.inner.tasks.shutdown()));
         if !self.inner.sessions.insert(session.clone()) {
             return Ok(Ok(session)); // a newer one is there: it says who the agent is, and when it is gone
         }

@@ -74,7 +74,11 @@ pub struct Session {
     proved: Mutex<Instant>,
     /// 0 before it is welcomed.
     beat_ms: AtomicU64,
+    /// A heartbeat is overdue.
+    is_suspect: AtomicBool,
     wake: Notify,
+    /// Whoever woke it has more than a heartbeat to answer.
+    work: AtomicBool,
     fenced: CancellationToken,
     acknowledged: Mutex<Vec<OperationId>>,
     reassign: AtomicBool,
@@ -111,7 +115,9 @@ impl Session {
             connection_info: Mutex::default(),
             proved: Mutex::new(Instant::now()),
             beat_ms: AtomicU64::new(0),
+            is_suspect: AtomicBool::new(false),
             wake: Notify::new(),
+            work: AtomicBool::new(true),
             fenced: CancellationToken::new(),
             acknowledged: Mutex::default(),
             reassign: AtomicBool::new(true),
@@ -128,6 +134,12 @@ impl Session {
             questions: Mutex::default(),
             pings: Mutex::default(),
         }
+    }
+
+    /// It ends with this token, too: one future for both, which is polled with every heartbeat.
+    pub(super) fn ending_with(mut self, shutdown: &CancellationToken) -> Self {
+        self.fenced = shutdown.child_token();
+        self
     }
 
     pub fn agent(&self) -> &AgentId {
@@ -194,9 +206,19 @@ impl Session {
     /// heartbeats, and chooses when a signed report arrives. There only the opening counts here, which is signed for a nonce
     /// (see `gateway::proof` for how long the session lasts).
     pub fn hear(&self) {
+        self.is_suspect.store(false, Ordering::Relaxed);
         if self.relay_cloud.is_none() {
             *self.proved.lock() = Instant::now();
         }
+    }
+
+    /// A heartbeat is overdue: the agent may be gone.
+    pub fn suspect(&self) {
+        self.is_suspect.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_suspect(&self) -> bool {
+        self.is_suspect.load(Ordering::Relaxed)
     }
 
     pub(super) fn proved_at(&self) -> Instant {
@@ -217,13 +239,19 @@ impl Session {
         self.wake.notified().await;
     }
 
-    /// Returns when a newer session of the same agent has taken over, or this one was dismissed.
+    /// Returns when a newer session of the same agent has taken over, this one was dismissed, or the server ends.
     pub async fn fenced(&self) {
         self.fenced.cancelled().await;
     }
 
     pub fn wake(&self) {
+        self.work.store(true, Ordering::Release);
         self.wake.notify_one();
+    }
+
+    /// Whether somebody has woken it since the last time; true at first.
+    pub fn take_work(&self) -> bool {
+        self.work.swap(false, Ordering::AcqRel)
     }
 
     /// The agent is told of these with whatever is sent next.

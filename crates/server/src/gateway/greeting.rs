@@ -140,6 +140,7 @@ fn last_word(
             Some(FromServer::Busy { retry_after })
         }
         error @ (Ended::Closed
+        | Ended::Left
         | Ended::Silent
         | Ended::Unproved
         | Ended::Stuck

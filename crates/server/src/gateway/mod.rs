@@ -11,6 +11,7 @@ mod certificate;
 mod connection;
 mod enrol;
 mod greeting;
+mod pacing;
 mod proof;
 mod relay;
 mod replies;

@@ -1,6 +1,9 @@
 //! One session of one agent: what it reports goes to control, what control has for it goes out (see `talk`).
 
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
@@ -12,6 +15,7 @@ use proctor_wire::{FromAgent, FromServer, Incoming, Lost, Skipped, WireError};
 
 use super::enrol::CERTIFICATE_LIFETIME;
 use super::greeting::{Opened, Verified, Via, welcome};
+use super::pacing::{Answer, Pacing};
 use super::proof::Proof;
 use super::replies::Replies;
 use super::sender::Sender;
@@ -31,6 +35,8 @@ const UNSTORED_MAX: usize = 512;
 pub(super) enum Ended {
     #[error("the agent closed the connection")]
     Closed,
+    #[error("the agent has ended in order")]
+    Left,
     #[error("the agent was silent for too long")]
     Silent,
     #[error("the agent has answered no ping for too long, though its relay says that it is there")]
@@ -101,12 +107,10 @@ pub(super) fn start(opened: Opened, turn: Turn, gateway: Arc<Gateway>, tasks: Ta
     tasks.spawn_to_end("link session", async move {
         let is_verified = verified.is_some();
         let carried = Box::pin(carry(&gateway, &session, &mut sender, &mut receiver, verified, turn));
-        let guarded = std::panic::AssertUnwindSafe(carried).catch_unwind();
-        let ended = shutdown.run_until_cancelled(guarded).await;
-        let ended = ended.map(|ended| ended.unwrap_or(Err(Ended::Panicked)));
+        let ended = std::panic::AssertUnwindSafe(carried).catch_unwind().await.unwrap_or(Err(Ended::Panicked));
         // Control refuses what a session asks for when the server ends, perhaps before the session knows of it.
         let is_server_gone = |ended: &Ended| shutdown.is_cancelled() && !matches!(ended, Ended::Dismissed(_));
-        let Some(ended) = ended.and_then(Result::err).filter(|ended| !is_server_gone(ended)) else {
+        let Some(ended) = ended.err().filter(|ended| !is_server_gone(ended)) else {
             return Box::pin(say_goodbye(&gateway, sender, receiver, via.is_some())).await;
         };
         if is_verified && !session.is_settled() && !matches!(ended, Ended::Fenced | Ended::Dismissed(_)) {
@@ -158,6 +162,21 @@ async fn carry(
     sender: &mut Sender,
     receiver: &mut Receiver,
     verified: Option<Verified>,
+    turn: Turn,
+) -> Result<(), Ended> {
+    tokio::select! {
+        biased;
+        ended = welcome_and_serve(gateway, session, sender, receiver, verified, turn) => ended,
+        () = session.fenced() => Err(session.dismissal().map_or(Ended::Fenced, Ended::Dismissed)),
+    }
+}
+
+async fn welcome_and_serve(
+    gateway: &Gateway,
+    session: &Session,
+    sender: &mut Sender,
+    receiver: &mut Receiver,
+    verified: Option<Verified>,
     mut turn: Turn,
 ) -> Result<(), Ended> {
     let is_relayed = session.relay_cloud().is_some();
@@ -167,12 +186,32 @@ async fn carry(
     drop(turn);
     let replies = Replies::default();
     let proof = Proof::of(session, gateway.policy.relayed_proof_max);
-    let mut reader = Reader { gateway, session, replies: &replies, reports, proof, unstored: Vec::new() };
-    tokio::select! {
-        ended = listen(&mut reader, pace, receiver) => ended,
-        ended = talk(&gateway.control, session, sender, &replies) => ended,
-        () = session.fenced() => Err(session.dismissal().map_or(Ended::Fenced, Ended::Dismissed)),
-    }
+    let pacing = Pacing::new(Instant::now());
+    let mut reader = Reader { gateway, session, replies: &replies, reports, proof, pacing, unstored: Vec::new() };
+    let listening = pin!(listen(&mut reader, receiver));
+    let talking = pin!(talk(&gateway.control, session, sender, &replies));
+    both(listening, talking, &replies).await
+}
+
+/// Until one of them ends. A beat that was heard is answered in the same turn. They take turns at being first, because a task
+/// may do so much in one turn and no more: an agent that never stops talking must not keep us from it.
+async fn both<E>(
+    mut listening: Pin<&mut impl Future<Output = E>>,
+    mut talking: Pin<&mut impl Future<Output = E>>,
+    replies: &Replies,
+) -> E {
+    let mut is_listening_first = false;
+    poll_fn(|cx| {
+        is_listening_first = !is_listening_first;
+        if !is_listening_first && let Poll::Ready(ended) = talking.as_mut().poll(cx) {
+            return Poll::Ready(ended);
+        }
+        if let Poll::Ready(ended) = listening.as_mut().poll(cx) {
+            return Poll::Ready(ended);
+        }
+        if is_listening_first || replies.is_beat_due() { talking.as_mut().poll(cx) } else { Poll::Pending }
+    })
+    .await
 }
 
 /// From the agent to control.
@@ -184,22 +223,35 @@ struct Reader<'a> {
     reports: Option<Box<ReportCheck>>,
     /// Of an agent behind a relay.
     proof: Option<Box<Proof>>,
+    pacing: Pacing,
     unstored: Vec<Event>,
 }
 
 /// What is done with a message, and what is said in [`talk`], is boxed: its futures are large, and nearly all of a fleet's
 /// sessions are at rest.
-async fn listen(reader: &mut Reader<'_>, pace: Pace, receiver: &mut Receiver) -> Result<(), Ended> {
+async fn listen(reader: &mut Reader<'_>, receiver: &mut Receiver) -> Result<(), Ended> {
     loop {
         let (session, replies, proof) = (reader.session, reader.replies, &mut reader.proof);
+        let pace = Pace { beat: session.beat() };
+        let period = match (session.relay_cloud(), &proof) {
+            (None, _) => pace.in_frame(),
+            (Some(_), Some(proof)) => proof.period(),
+            (Some(_), None) => pace.silence_max(),
+        };
+        // Events that wait for the store are tried with every beat, which a relay only notes otherwise.
+        receiver.want_beats(!reader.unstored.is_empty());
         let mut is_proved = || proof.as_mut().is_none_or(|proof| proof.is_good(session));
         let meanwhile = |moved| hear_part(session, moved, replies) && is_proved();
-        let next = receiver.next(pace.silence_max(), pace.in_frame(), meanwhile).await;
+        let next = receiver.next(pace.silence_max(), period, meanwhile).await;
         if !is_proved() {
             return Err(Ended::Unproved);
         }
         let message = next?;
         reader.session.hear();
+        if matches!(message, FromAgent::Beat) && reader.unstored.is_empty() {
+            reader.beat();
+            continue;
+        }
         reader.tell_skipped(receiver.take_skipped());
         match (message, reader.reports.is_some()) {
             (FromAgent::Signed(signed), true) => {
@@ -226,6 +278,19 @@ impl Reader<'_> {
             && let Some(unlogged) = self.gateway.unkept.turn(Instant::now())
         {
             tracing::warn!(agent = %self.session.agent(), what, count, first, unlogged, "skipped items of a message");
+        }
+    }
+
+    /// The whole cost of an agent at rest: no allocation, no lock that others hold, no second turn of the session's task.
+    fn beat(&mut self) {
+        if self.session.relay_cloud().is_some() {
+            return; // its relay has answered
+        }
+        let (present, control) = (Pace { beat: self.session.beat() }, &self.gateway.control);
+        match self.pacing.beat(Instant::now(), present, || Pace::of_fleet(control.agents_expected())) {
+            Answer::Nothing => {}
+            Answer::Beat => self.replies.offer_beat(),
+            Answer::Pace(beat_interval) => self.reply(FromServer::Pace { beat_interval }),
         }
     }
 
@@ -257,8 +322,14 @@ impl Reader<'_> {
             }
             FromAgent::Beat => {
                 store_events(gateway, session, unstored).await?;
-                self.reply(FromServer::Beat);
+                self.beat();
             }
+            FromAgent::Paced { beat_interval } => {
+                if self.pacing.paced(beat_interval) {
+                    session.set_beat(beat_interval);
+                }
+            }
+            FromAgent::Goodbye => return Err(Ended::Left),
             FromAgent::UsageHistory { request, history } => {
                 if !session.answer(request, Reply::Usage(Arc::new(history))) {
                     tracing::debug!(agent = %session.agent(), request, "nobody waits for this usage");
@@ -308,12 +379,17 @@ fn renewed(gateway: &Gateway, session: &Session, csr_der: &[u8]) -> Result<FromS
     Ok(FromServer::Renewed { certificate_pem })
 }
 
-/// A large frame is on its way, and the agent's beats behind it: it must hear from us all the same.
+/// Nothing whole has come for longer than a heartbeat. Where a large frame is on its way, the agent's beats are behind it, and
+/// it must hear from us all the same. Else it is suspect; something small is sent: where the agent's host came back without
+/// its connection, that ends the connection. (Behind a relay nothing comes of an agent at rest.)
 fn hear_part(session: &Session, moved: bool, replies: &Replies) -> bool {
-    if moved {
-        session.hear();
-        replies.offer(FromServer::Beat);
-        session.wake();
+    if session.relay_cloud().is_none() {
+        if moved {
+            session.hear()
+        } else {
+            session.suspect()
+        }
+        replies.offer_beat();
     }
     true
 }
@@ -334,4 +410,31 @@ async fn store_events(gateway: &Gateway, session: &Session, unstored: &mut Vec<E
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_beat_that_is_heard_is_answered_in_the_same_turn_whoever_is_first() {
+        let (replies, answered, turns) = (Replies::default(), AtomicU32::new(0), AtomicU32::new(0));
+        // Hears a beat in every turn, and must find it answered in the next.
+        let listening = poll_fn(|cx| {
+            assert_eq!(answered.load(Ordering::Relaxed), turns.fetch_add(1, Ordering::Relaxed));
+            replies.offer_beat();
+            cx.waker().wake_by_ref();
+            if turns.load(Ordering::Relaxed) > 10 { Poll::Ready(()) } else { Poll::Pending }
+        });
+        let talking = poll_fn(|_| {
+            answered.fetch_add(u32::from(replies.take_beat()), Ordering::Relaxed);
+            Poll::<()>::Pending
+        });
+
+        both(pin!(listening), pin!(talking), &replies).await;
+
+        assert_eq!(answered.load(Ordering::Relaxed), 10);
+    }
 }

@@ -1,7 +1,12 @@
 //! What control has for one agent goes out on its session.
 //!
 //! Promised: first what it has asked for, must forget and must know, then what it must do; nothing queues behind a slow
-//! socket: what there is to send is asked for when the socket can take it. Absent: signatures and frames (see `sender`).
+//! socket: what there is to send is asked for when the socket can take it. A heartbeat is answered without looking for
+//! anything else. Absent: signatures and frames (see `sender`).
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 
 use proctor_model::{Namespace, PoolId, ProcessKey};
 use proctor_store::{Assignment, Assignments, PoolAssignment};
@@ -21,21 +26,28 @@ const NAMES_IN_PART_MAX: usize = 1024;
 /// From control to the agent.
 pub(super) async fn talk(control: &Control, session: &Session, sender: &mut Sender, replies: &Replies) -> Result<(), Ended> {
     loop {
-        Box::pin(say_all(control, session, sender, replies)).await?;
-        session.woken().await;
+        answer_beat(sender, replies).await?;
+        if session.take_work() {
+            Box::pin(say_all(control, session, sender, replies)).await?;
+        }
+        let mut woken = pin!(session.woken());
+        poll_fn(|cx| if replies.is_beat_due() { Poll::Ready(()) } else { woken.as_mut().poll(cx) }).await;
+    }
+}
+
+async fn answer_beat(sender: &mut Sender, replies: &Replies) -> Result<(), Ended> {
+    match replies.take_beat() {
+        true => sender.send_plain(FromServer::Beat).await,
+        false => Ok(()),
     }
 }
 
 /// First what it has asked for, must forget and must know, then what it must do.
 async fn say_all(control: &Control, session: &Session, sender: &mut Sender, replies: &Replies) -> Result<(), Ended> {
     loop {
+        answer_beat(sender, replies).await?;
         for reply in replies.take() {
-            if reply != FromServer::Beat {
-                sender.feed(reply).await?;
-            } else if session.relay_cloud().is_none() {
-                // A relay answers the heartbeats of its agents itself.
-                sender.send_plain(reply).await?;
-            }
+            sender.feed(reply).await?;
         }
         for operations in session.take_acknowledged().chunks(ITEMS_MAX) {
             sender.feed(FromServer::Acknowledge { operations: operations.to_vec() }).await?;

@@ -406,6 +406,8 @@ pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
         (any::<u64>(), usage_history()).prop_map(|(request, history)| FromAgent::UsageHistory { request, history }),
         (any::<u64>(), log_tail()).prop_map(|(request, tail)| FromAgent::LogTail { request, tail }),
         any::<u64>().prop_map(|number| FromAgent::Pong { number }),
+        duration().prop_map(|beat_interval| FromAgent::Paced { beat_interval }),
+        Just(FromAgent::Goodbye),
         signed().prop_map(FromAgent::Signed),
         (upgrade(), any::<u64>(), any::<u32>()).prop_map(|(upgrade, offset, length)| FromAgent::FetchBuild {
             upgrade,
@@ -455,6 +457,7 @@ pub(crate) fn from_server() -> impl Strategy<Value = FromServer> {
             query
         }),
         any::<u64>().prop_map(|number| FromServer::Ping { number }),
+        duration().prop_map(|beat_interval| FromServer::Pace { beat_interval }),
         registered().prop_map(FromServer::Registered),
         signed().prop_map(FromServer::Signed),
         upgrade_order().prop_map(FromServer::Upgrade),
