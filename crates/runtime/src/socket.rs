@@ -7,8 +7,9 @@ use socket2::SockRef;
 use tokio::net::TcpStream;
 
 /// Bytes that may wait in the kernel before any of them is sent. With megabytes there, as the kernel allows by
-/// itself, a socket on a slow link takes nothing for minutes, and nobody can tell a slow peer from a dead one.
-const UNSENT_BYTES_MAX: u32 = 32 * 1024;
+/// itself, a socket on a slow link takes nothing for minutes, and nobody can tell a slow peer from a dead one. What is
+/// urgent waits for them: two seconds at 64 kbit/s.
+const UNSENT_BYTES_MAX: u32 = 16 * 1024;
 
 /// Sets up a connection of a link: small messages go at once, and what is written moves as the peer takes it.
 pub fn prepare_link(tcp: &TcpStream) -> io::Result<()> {

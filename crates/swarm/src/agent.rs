@@ -25,8 +25,8 @@ use crate::stats::{Latency, Stats, Violation};
 const REPORT_PERIOD: Duration = Duration::from_secs(60);
 /// Acknowledged operations that are remembered, to notice one that comes again.
 const ACKNOWLEDGED_MAX: usize = 256;
-/// Observations in one frame, as a real agent.
-const OBSERVATIONS_MAX: usize = 500;
+/// Observations in one frame: about as many bytes as of a real agent.
+const OBSERVATIONS_MAX: usize = 32;
 /// Between the crash of a simulated process and its new life.
 const RELAUNCH: Duration = Duration::from_millis(100);
 

@@ -11,8 +11,11 @@ use proctor_wire::FromAgent;
 use super::limits::cgroup_name;
 use super::{Driver, Input};
 
-/// Observations in one frame.
+/// Observations in one frame, and about how many bytes: what is more urgent waits until a frame is out.
 const OBSERVATIONS_MAX: usize = 500;
+const OBSERVATION_BYTES_MAX: usize = 8 * 1024;
+/// What an observation takes beside its texts.
+const OBSERVATION_BYTES: usize = 160;
 
 /// Who knows what processes use.
 pub(super) trait UsageSource {
@@ -140,9 +143,49 @@ impl Driver {
 
     fn send_observations(&mut self, mut observations: Vec<(ProcessKey, Snapshot)>) {
         while !observations.is_empty() {
-            let rest = observations.split_off(observations.len().min(OBSERVATIONS_MAX));
+            let rest = observations.split_off(fitting(&observations));
             self.outbox.send(FromAgent::Observed { observations });
             observations = rest;
         }
+    }
+}
+
+/// How many of them, at least one, go into one frame.
+fn fitting(observations: &[(ProcessKey, Snapshot)]) -> usize {
+    let mut bytes = 0;
+    let fits = |observation: &&(ProcessKey, Snapshot)| {
+        bytes += bytes_of(observation);
+        bytes <= OBSERVATION_BYTES_MAX
+    };
+    observations.iter().take(OBSERVATIONS_MAX).take_while(fits).count().max(1)
+}
+
+fn bytes_of((key, snapshot): &(ProcessKey, Snapshot)) -> usize {
+    let Usage { state, command_line, .. } = &snapshot.usage;
+    let texts = [key.namespace.as_str(), key.name.as_str(), &snapshot.version, &snapshot.health, state, command_line];
+    // The reason goes as text, and once more with its arguments.
+    OBSERVATION_BYTES + texts.iter().map(|text| text.len()).sum::<usize>() + 3 * snapshot.reason.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn observation(command_line_bytes: usize) -> (ProcessKey, Snapshot) {
+        let usage = Usage { command_line: "x".repeat(command_line_bytes), ..Usage::default() };
+        ("web/nginx".parse().unwrap(), Snapshot { usage, ..Snapshot::default() })
+    }
+
+    #[test]
+    fn a_frame_of_observations_is_bounded_by_bytes_and_takes_one_at_least() {
+        let small = vec![observation(20); 2 * OBSERVATIONS_MAX];
+        let large = vec![observation(OBSERVATION_BYTES_MAX); 2];
+
+        let count = fitting(&small);
+
+        assert!((20..60).contains(&count), "{count}");
+        let frame = proctor_wire::encode_part(FromAgent::Observed { observations: small[..count].to_vec() });
+        assert!(frame.len() <= OBSERVATION_BYTES_MAX, "{}", frame.len());
+        assert_eq!(fitting(&large), 1);
     }
 }

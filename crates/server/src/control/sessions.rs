@@ -321,6 +321,11 @@ impl Session {
         self.upgrade_order.swap(false, Ordering::AcqRel)
     }
 
+    /// Whether registrations have changed since they were last read for the agent.
+    pub fn is_reassign_due(&self) -> bool {
+        self.reassign.load(Ordering::Acquire)
+    }
+
     /// Whether assignments must be read and sent; true at first.
     pub fn take_reassign(&self) -> bool {
         self.reassign.swap(false, Ordering::AcqRel)

@@ -39,9 +39,30 @@ impl Replies {
         }
     }
 
-    pub(super) fn take(&self) -> Vec<FromServer> {
-        std::mem::take(&mut self.waiting.lock())
+    /// All that are small.
+    pub(super) fn take_small(&self) -> Vec<FromServer> {
+        let mut waiting = self.waiting.lock();
+        match waiting.iter().any(is_large) {
+            false => std::mem::take(&mut waiting),
+            true => waiting.extract_if(.., |message| !is_large(message)).collect(),
+        }
     }
+
+    /// The next one that is large.
+    pub(super) fn take_large(&self) -> Option<FromServer> {
+        let mut waiting = self.waiting.lock();
+        let at = waiting.iter().position(is_large)?;
+        let large = waiting.remove(at);
+        if waiting.is_empty() {
+            *waiting = Vec::new();
+        }
+        Some(large)
+    }
+}
+
+/// Whatever is more urgent goes before it.
+fn is_large(message: &FromServer) -> bool {
+    matches!(message, FromServer::BuildPart { .. })
 }
 
 #[cfg(test)]
@@ -57,8 +78,21 @@ mod tests {
         let replies = Replies::default();
         (0..10).for_each(|n| replies.offer(number(n)));
 
-        assert_eq!(replies.take(), [0, 1, 2, 3].map(number));
-        assert_eq!(replies.take(), []);
+        assert_eq!(replies.take_small(), [0, 1, 2, 3].map(number));
+        assert_eq!(replies.take_small(), []);
+    }
+
+    #[test]
+    fn parts_of_builds_wait_for_all_else() {
+        let part = FromServer::BuildPart { upgrade: uuid::Uuid::nil(), offset: 0, bytes: vec![0; 10] };
+        let replies = Replies::default();
+        [part.clone(), number(1), part.clone(), number(2)].into_iter().for_each(|reply| replies.offer(reply));
+
+        assert_eq!(replies.take_small(), [1, 2].map(number));
+        assert_eq!(
+            [replies.take_large(), replies.take_large(), replies.take_large()],
+            [Some(part.clone()), Some(part), None]
+        );
     }
 
     #[test]

@@ -1,155 +1,241 @@
 //! What control has for one agent goes out on its session.
 //!
-//! Promised: first what it has asked for, must forget and must know, then what it must do; nothing queues behind a slow
-//! socket: what there is to send is asked for when the socket can take it. A heartbeat is answered without looking for
-//! anything else. Absent: signatures and frames (see `sender`).
+//! Promised: first what keeps the session and what must stop, then what the agent must forget, know and do, and last what is
+//! large; nothing queues behind a slow socket: what there is to send is asked for when the socket can take it, and
+//! between two frames of many assignments, too. A heartbeat is answered without looking for anything else.
+//! Absent: signatures and frames (see `sender`).
 
+use std::collections::HashSet;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-use proctor_model::{Namespace, PoolId, ProcessKey};
+use proctor_model::{Namespace, OperationId, PoolId, ProcessKey};
 use proctor_store::{Assignment, Assignments, PoolAssignment};
-use proctor_wire::{Assign, FRAME_BYTES_MAX, FromServer, ITEMS_MAX, RegisteredPart, spec_bytes};
+use proctor_wire::{Assign, FromServer, ITEMS_MAX, RegisteredPart, spec_bytes};
 
 use super::replies::Replies;
 use super::sender::Sender;
 use super::session::Ended;
-use crate::control::{Asked, Control, Question, Session};
+use crate::control::{Asked, Control, Delivery, Question, Session};
 
 /// Operations sent before the socket is asked again whether it can take more.
 const DELIVERIES_MAX: usize = 256;
 const ASSIGNMENTS_MAX: usize = 256;
+/// Of assignments in one frame; a larger spec is alone in its frame. Two seconds at 64 kbit/s, which whatever is urgent waits.
+const ASSIGN_BYTES_MAX: usize = 16 * 1024;
 /// Each of some hundred bytes at most.
 const NAMES_IN_PART_MAX: usize = 1024;
 
 /// From control to the agent.
-pub(super) async fn talk(control: &Control, session: &Session, sender: &mut Sender, replies: &Replies) -> Result<(), Ended> {
+pub(super) async fn talk(
+    control: &Control,
+    session: &Session,
+    sender: &mut Sender,
+    replies: &Replies,
+) -> Result<(), Ended> {
+    let mut talk = Talk { control, session, sender, replies, cancelled: Vec::new() };
     loop {
-        answer_beat(sender, replies).await?;
+        talk.answer_beat().await?;
         if session.take_work() {
-            Box::pin(say_all(control, session, sender, replies)).await?;
+            Box::pin(talk.say_all()).await?;
         }
         let mut woken = pin!(session.woken());
         poll_fn(|cx| if replies.is_beat_due() { Poll::Ready(()) } else { woken.as_mut().poll(cx) }).await;
     }
 }
 
-async fn answer_beat(sender: &mut Sender, replies: &Replies) -> Result<(), Ended> {
-    match replies.take_beat() {
-        true => sender.send_plain(FromServer::Beat).await,
-        false => Ok(()),
-    }
+struct Talk<'a> {
+    control: &'a Control,
+    session: &'a Session,
+    sender: &'a mut Sender,
+    replies: &'a Replies,
+    /// To be cancelled as soon as they are sent: an agent forgets a cancel of what it has not heard of.
+    cancelled: Vec<OperationId>,
 }
 
-/// First what it has asked for, must forget and must know, then what it must do.
-async fn say_all(control: &Control, session: &Session, sender: &mut Sender, replies: &Replies) -> Result<(), Ended> {
-    loop {
-        answer_beat(sender, replies).await?;
-        for reply in replies.take() {
-            sender.feed(reply).await?;
-        }
-        for operations in session.take_acknowledged().chunks(ITEMS_MAX) {
-            sender.feed(FromServer::Acknowledge { operations: operations.to_vec() }).await?;
-        }
-        if let Some(up_to) = session.take_events_seen() {
-            sender.feed(FromServer::EventsSeen { up_to }).await?;
-        }
-        let is_more = session.is_settled() && {
-            ask(control, session, sender).await?;
-            give_work(control, session, sender).await?
-        };
-        sender.flush().await?;
-        if !is_more {
-            return Ok(());
+impl Talk<'_> {
+    async fn answer_beat(&mut self) -> Result<(), Ended> {
+        match self.replies.take_beat() {
+            true => self.sender.send_plain(FromServer::Beat).await,
+            false => Ok(()),
         }
     }
-}
 
-/// What somebody wants to know of the agent, and which version it should become.
-async fn ask(control: &Control, session: &Session, sender: &mut Sender) -> Result<(), Ended> {
-    for Question { request, key, asked } in session.take_questions() {
-        let question = match asked {
-            Asked::Usage(range) => FromServer::QueryUsage { request, key, range },
-            Asked::Log(query) => FromServer::QueryLog { request, key, query },
-        };
-        sender.feed(question).await?;
+    /// What is urgent, what it must know, what it must do, and what is large, in this order.
+    async fn say_all(&mut self) -> Result<(), Ended> {
+        loop {
+            self.feed_urgent(|_| false).await?;
+            for operations in self.session.take_acknowledged().chunks(ITEMS_MAX) {
+                self.sender.feed(FromServer::Acknowledge { operations: operations.to_vec() }).await?;
+            }
+            if let Some(up_to) = self.session.take_events_seen() {
+                self.sender.feed(FromServer::EventsSeen { up_to }).await?;
+            }
+            let mut is_more = self.session.is_settled() && {
+                self.ask().await?;
+                self.give_work().await?
+            };
+            self.sender.flush().await?;
+            if let Some(large) = self.replies.take_large() {
+                self.sender.feed(large).await?;
+                self.sender.flush().await?;
+                is_more = true;
+            }
+            if !is_more {
+                return Ok(());
+            }
+        }
     }
-    feed_ping(session, sender).await?;
-    if let Some(order) = control.take_upgrade(session) {
-        sender.feed(FromServer::Upgrade(order)).await?;
-    }
-    Ok(())
-}
 
-async fn feed_ping(session: &Session, sender: &mut Sender) -> Result<(), Ended> {
-    match session.take_ping() {
-        Some(number) => sender.feed(FromServer::Ping { number }).await,
-        None => Ok(()),
+    /// What nothing may hold up: it keeps the session, or must have effect at once. To be followed by a flush. Operations that
+    /// are held back here are cancelled when they are sent.
+    async fn feed_urgent(&mut self, is_held: impl Fn(&OperationId) -> bool) -> Result<(), Ended> {
+        self.answer_beat().await?;
+        for reply in self.replies.take_small() {
+            self.sender.feed(reply).await?;
+        }
+        if self.session.is_settled() {
+            let (held, known): (Vec<_>, Vec<_>) =
+                self.control.take_cancels(self.session).into_iter().partition(|operation| is_held(operation));
+            self.cancelled.extend(held);
+            for operations in known.chunks(ITEMS_MAX) {
+                self.sender.feed(FromServer::Cancel { operations: operations.to_vec() }).await?;
+            }
+            self.feed_ping().await?;
+        }
+        Ok(())
     }
-}
 
-/// What the agent must not do any more, must know and must do; returns whether there is more.
-async fn give_work(control: &Control, session: &Session, sender: &mut Sender) -> Result<bool, Ended> {
-    for operations in control.take_cancels(session).chunks(ITEMS_MAX) {
-        sender.feed(FromServer::Cancel { operations: operations.to_vec() }).await?;
+    /// What somebody wants to know of the agent, and which version it should become.
+    async fn ask(&mut self) -> Result<(), Ended> {
+        for Question { request, key, asked } in self.session.take_questions() {
+            let question = match asked {
+                Asked::Usage(range) => FromServer::QueryUsage { request, key, range },
+                Asked::Log(query) => FromServer::QueryLog { request, key, query },
+            };
+            self.sender.feed(question).await?;
+        }
+        if let Some(order) = self.control.take_upgrade(self.session) {
+            self.sender.feed(FromServer::Upgrade(order)).await?;
+        }
+        Ok(())
     }
-    // In this order: whoever submits sets the flag before the target is there, so the spec of
-    // every delivery in hand is among what is assigned now, or was before.
-    let deliveries = control.take_deliveries(session, DELIVERIES_MAX);
-    if session.take_reassign() {
-        assign(control, session, sender).await?;
+
+    async fn feed_ping(&mut self) -> Result<(), Ended> {
+        match self.session.take_ping() {
+            Some(number) => self.sender.feed(FromServer::Ping { number }).await,
+            None => Ok(()),
+        }
     }
-    let is_more = deliveries.len() == DELIVERIES_MAX;
-    for delivery in deliveries {
+
+    /// What the agent must know and must do; returns whether there is more.
+    async fn give_work(&mut self) -> Result<bool, Ended> {
+        // In this order: whoever submits sets the flag before the target is there, so the spec of
+        // every delivery in hand is among what is assigned now, or was before.
+        let mut deliveries = self.control.take_deliveries(self.session, DELIVERIES_MAX);
+        let is_more = deliveries.len() == DELIVERIES_MAX;
+        while self.session.take_reassign() {
+            deliveries = self.assign(deliveries).await?;
+        }
+        for delivery in deliveries {
+            self.operate(delivery).await?;
+        }
+        Ok(is_more)
+    }
+
+    async fn operate(&mut self, delivery: Delivery) -> Result<(), Ended> {
         // With its spec, also where that was assigned just now: an agent may have skipped the assignment because it
         // cannot read it, and begins a queued operation when others have been assigned.
+        let operation = delivery.operation;
         let message = FromServer::Operate {
-            operation: delivery.operation,
+            operation,
             key: delivery.key,
             kind: delivery.kind,
             spec: delivery.spec,
             expires_in: delivery.expires_in,
         };
-        sender.feed(message).await?;
+        self.sender.feed(message).await?;
+        if let Some(at) = self.cancelled.iter().position(|cancelled| *cancelled == operation) {
+            self.cancelled.swap_remove(at);
+            self.sender.feed(FromServer::Cancel { operations: vec![operation] }).await?;
+        }
+        Ok(())
     }
-    Ok(is_more)
-}
 
-/// Sends what changed in the order of its generations, so that an agent that has seen one has seen
-/// all before it.
-async fn assign(control: &Control, session: &Session, sender: &mut Sender) -> Result<(), Ended> {
-    let Assignments { processes, pools, all_through } = control.assignments(session).await?;
-    if all_through.is_some() {
-        tracing::warn!(agent = %session.agent(), generation = session.sent_generation(), "an agent is older than what is remembered of unregistrations: it is told everything that is registered");
-        // Before the generations that they say it has: an agent that ends in between is told again.
-        for part in registered_parts(&processes, &pools) {
-            sender.feed(FromServer::Registered(part)).await?;
+    /// Sends what changed in the order of its generations, so that an agent that has seen one has seen
+    /// all before it. Between two frames goes what is urgent, and the deliveries whose processes are assigned by then.
+    /// Returns deliveries that came meanwhile and need what has been registered since.
+    async fn assign(&mut self, mut deliveries: Vec<Delivery>) -> Result<Vec<Delivery>, Ended> {
+        let (control, session) = (self.control, self.session);
+        let Assignments { processes, pools, all_through } = control.assignments(session).await?;
+        if all_through.is_some() {
+            tracing::warn!(agent = %session.agent(), generation = session.sent_generation(), "an agent is older than what is remembered of unregistrations: it is told everything that is registered");
+            // Before the generations that they say it has: an agent that ends in between is told again.
+            for part in registered_parts(&processes, &pools) {
+                self.sender.feed(FromServer::Registered(part)).await?;
+            }
         }
-    }
-    let newest =
-        processes.iter().map(|a| a.generation).chain(pools.iter().map(|p| p.generation)).chain(all_through).max();
-    let mut pools = pools.into_iter().map(|assigned| (assigned.generation, assigned.pool)).peekable();
-    let mut frame = AssignFrame::default();
-    for process in processes {
-        let earlier: Vec<_> = std::iter::from_fn(|| pools.next_if(|(pool, _)| *pool < process.generation)).collect();
-        if !earlier.is_empty() {
-            frame.flush(sender).await?;
-            sender.feed(FromServer::AssignPools { pools: earlier }).await?;
+        let newest =
+            processes.iter().map(|a| a.generation).chain(pools.iter().map(|p| p.generation)).chain(all_through).max();
+        let mut pools = pools.into_iter().map(|assigned| (assigned.generation, assigned.pool)).peekable();
+        let (mut frame, mut later) = (AssignFrame::default(), Vec::new());
+        let mut processes = processes.into_iter();
+        while let Some(process) = processes.next() {
+            let earlier: Vec<_> =
+                std::iter::from_fn(|| pools.next_if(|(pool, _)| *pool < process.generation)).collect();
+            if !earlier.is_empty() {
+                frame.feed(self.sender).await?;
+                self.sender.feed(FromServer::AssignPools { pools: earlier }).await?;
+            }
+            if !frame.has_room(&process) {
+                frame.feed(self.sender).await?;
+                self.sender.flush().await?;
+                let unassigned = std::iter::once(&process).chain(processes.as_slice());
+                self.say_between(&mut deliveries, &mut later, unassigned).await?;
+            }
+            frame.add(process);
         }
-        frame.add(process, sender).await?;
-        // All of it may take longer than an agent behind a relay has for its next answer.
-        feed_ping(session, sender).await?;
+        frame.feed(self.sender).await?;
+        let rest: Vec<_> = pools.collect();
+        for pools in rest.chunks(ASSIGNMENTS_MAX) {
+            self.sender.feed(FromServer::AssignPools { pools: pools.to_vec() }).await?;
+        }
+        if let Some(newest) = newest {
+            session.set_sent_generation(newest);
+        }
+        for delivery in deliveries {
+            self.operate(delivery).await?;
+        }
+        Ok(later)
     }
-    frame.flush(sender).await?;
-    let rest: Vec<_> = pools.collect();
-    for pools in rest.chunks(ASSIGNMENTS_MAX) {
-        sender.feed(FromServer::AssignPools { pools: pools.to_vec() }).await?;
+
+    /// On a slow link all assignments take minutes: whoever cancels or operates something does not wait for them.
+    async fn say_between(
+        &mut self,
+        deliveries: &mut Vec<Delivery>,
+        later: &mut Vec<Delivery>,
+        unassigned: impl Iterator<Item = &Assignment>,
+    ) -> Result<(), Ended> {
+        let held: HashSet<OperationId> = deliveries.iter().chain(&*later).map(|delivery| delivery.operation).collect();
+        self.feed_urgent(|operation| held.contains(operation)).await?;
+        let room = DELIVERIES_MAX.saturating_sub(deliveries.len() + later.len());
+        let new = self.control.take_deliveries(self.session, room);
+        // As in `give_work`: where something was registered since, they may need it.
+        let waiting = if self.session.is_reassign_due() || !later.is_empty() { later } else { &mut *deliveries };
+        waiting.extend(new);
+        if !deliveries.is_empty() {
+            let unassigned: HashSet<&ProcessKey> = unassigned.map(|assignment| &assignment.key).collect();
+            let (held, ready) =
+                std::mem::take(deliveries).into_iter().partition(|delivery| unassigned.contains(&delivery.key));
+            *deliveries = held;
+            let ready: Vec<Delivery> = ready;
+            for delivery in ready {
+                self.operate(delivery).await?;
+            }
+        }
+        self.sender.flush().await
     }
-    if let Some(newest) = newest {
-        session.set_sent_generation(newest);
-    }
-    Ok(())
 }
 
 /// What is registered, by name. There is one part at least.
@@ -188,12 +274,13 @@ struct AssignFrame {
 }
 
 impl AssignFrame {
-    async fn add(&mut self, assignment: Assignment, sender: &mut Sender) -> Result<(), Ended> {
-        let bytes = assignment.spec.as_ref().map_or(0, spec_bytes);
-        if self.assignments.len() >= ASSIGNMENTS_MAX || self.bytes + bytes > FRAME_BYTES_MAX / 4 {
-            self.flush(sender).await?;
-        }
-        self.bytes += bytes;
+    fn has_room(&self, assignment: &Assignment) -> bool {
+        let bytes = self.bytes + bytes_of(assignment);
+        self.assignments.is_empty() || self.assignments.len() < ASSIGNMENTS_MAX && bytes <= ASSIGN_BYTES_MAX
+    }
+
+    fn add(&mut self, assignment: Assignment) {
+        self.bytes += bytes_of(&assignment);
         self.assignments.push(Assign {
             generation: assignment.generation,
             key: assignment.key,
@@ -201,14 +288,17 @@ impl AssignFrame {
             managed: assignment.managed,
             registered_at: assignment.registered_at / 1000,
         });
-        Ok(())
     }
 
-    async fn flush(&mut self, sender: &mut Sender) -> Result<(), Ended> {
+    async fn feed(&mut self, sender: &mut Sender) -> Result<(), Ended> {
         let Self { assignments, .. } = std::mem::take(self);
         match assignments.is_empty() {
             true => Ok(()),
             false => Ok(sender.feed(FromServer::Assign { assignments }).await?),
         }
     }
+}
+
+fn bytes_of(assignment: &Assignment) -> usize {
+    assignment.spec.as_ref().map_or(0, spec_bytes)
 }

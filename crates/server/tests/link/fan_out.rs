@@ -6,7 +6,7 @@ use proctor_model::{OperationKind, Spec, TaskId};
 use proctor_runtime::clock;
 use proctor_store::conformance::spec;
 use proctor_store::{NewTask, Target, TaskItem};
-use proctor_wire::FromServer;
+use proctor_wire::{FromServer, spec_bytes};
 use uuid::Uuid;
 
 use crate::support::{Agent, Link, World, next};
@@ -85,5 +85,42 @@ async fn an_operation_with_another_spec_than_the_assigned_one_carries_it() {
     let mut link = agent.session(&world, "run").await;
 
     assert_eq!(told(&mut link).await, (vec![spec("b")], Some(spec("a"))));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_operation_does_not_wait_for_the_assignments_of_other_processes() {
+    let mut world = World::new().await;
+    let mut agent = world.agent("0:10.0.0.1", "one").await;
+    start(&world, &agent, spec("a"), true).await;
+    let other = |number: u32| proctor_store::Registration {
+        agent: agent.id.clone(),
+        key: format!("web/p{number}").parse().unwrap(),
+        spec: spec(&format!("p{number}")),
+    };
+    let others: Vec<_> = (0..500).map(other).collect();
+    world.store.register(&others, proctor_store::RegisterMode::Create, 1).await.unwrap();
+    world.restart().await;
+
+    let mut link = agent.session(&world, "run").await;
+    let (mut assigned, mut assigned_before) = (Vec::new(), None);
+    while assigned.len() < others.len() + 1 {
+        match next(&mut link).await {
+            FromServer::Assign { assignments } => {
+                let bytes: usize = assignments.iter().filter_map(|one| one.spec.as_ref()).map(spec_bytes).sum();
+                assert!(bytes <= 16 * 1024, "{bytes} in {} assignments", assignments.len());
+                assigned.extend(assignments.into_iter().map(|one| one.key));
+            }
+            FromServer::Operate { key, .. } => {
+                assert!(assigned.contains(&key), "after its own process was assigned");
+                assigned_before = Some(assigned.len());
+            }
+            FromServer::Beat => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    let assigned_before = assigned_before.expect("it came before the last frame");
+    assert!(assigned_before < others.len() / 2, "{assigned_before} of {}", others.len());
     world.end().await;
 }
