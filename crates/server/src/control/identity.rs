@@ -69,6 +69,7 @@ impl Control {
         for (agent, _) in &revoked {
             self.dismiss(agent, "the agent's certificate was revoked");
             self.inner.presence.forget(agent);
+            self.inner.clocks.forget(agent);
         }
         Ok(true)
     }
@@ -86,6 +87,7 @@ impl Control {
         let Some(agent) = agent else { return Ok(true) }; // nobody served it
         self.dismiss(&agent, "the host was removed");
         self.inner.presence.forget(&agent);
+        self.inner.clocks.forget(&agent);
         self.inner.cordons.forget(&agent).await;
         let open = self.inner.dispatch.lock().forget(&agent);
         let gone = |operation| (operation, Outcome::new(Code::AgentAbsent, messages::host_removed(host), false));

@@ -11,6 +11,7 @@ mod assignments;
 mod audit;
 mod audit_budget;
 mod budget;
+mod clocks;
 mod clones;
 mod cordons;
 mod dispatch;
@@ -59,6 +60,7 @@ pub use access::{LiveCaller, Missing};
 pub use audit::AuditAction;
 pub(crate) use audit::audited_on;
 pub use budget::{PLANNED_MAX, STATUS_BYTES_MAX, STRANGER_BYTES_MAX};
+pub(crate) use clocks::Measured;
 pub use dispatch::Delivery;
 pub use events::{NewWebhook, WEBHOOKS_MAX};
 pub use fleet::{SeenFleet, is_inside};
@@ -144,6 +146,7 @@ struct Inner {
     link_port: OnceLock<u16>,
     presence: Presence,
     clones: clones::Clones,
+    clocks: clocks::Clocks,
     cordons: Cordons,
     retention: Mutex<Retention>,
     relays: relays::Relays,
@@ -190,6 +193,7 @@ impl Control {
                 link_port: OnceLock::new(),
                 presence,
                 clones: clones::Clones::default(),
+                clocks: clocks::Clocks::default(),
                 cordons,
                 retention: Mutex::new(options.retention),
                 relays,

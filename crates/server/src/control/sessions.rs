@@ -193,6 +193,10 @@ impl Session {
         *self.connection_info.lock() = connection_info;
     }
 
+    pub(super) fn set_clock_ahead(&self, ahead_ms: i64) {
+        self.connection_info.lock().clock_ahead_ms = Some(ahead_ms);
+    }
+
     /// The agent was given a new certificate.
     pub fn renewed(&self, certificate_expires_at: i64) {
         self.connection_info.lock().certificate_expires_at = Some(certificate_expires_at);

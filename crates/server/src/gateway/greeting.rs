@@ -20,7 +20,7 @@ use super::sender::Sender;
 use super::session::{Ended, Receiver, start};
 use super::turns::{Kind, Origin};
 use super::{Connection, Gateway, Guest, now};
-use crate::control::{ConnectionInfo, ControlError, Greeting, Session};
+use crate::control::{ConnectionInfo, ControlError, Greeting, Measured, Session};
 use crate::pace::Pace;
 
 /// For the first word of a session; the greeting as a whole has a limit of its own.
@@ -316,6 +316,9 @@ async fn hello(
     slot.inspect(|slot| slot.leaves_store());
     let session = opened??;
     session.set_connection_info(ConnectionInfo { clock_ahead_ms, certificate_expires_at: expires_at });
+    if let Some(ahead_ms) = clock_ahead_ms {
+        control.saw_clock(&session, ahead_ms, Measured::AtHello).await;
+    }
     Ok((session, verified))
 }
 

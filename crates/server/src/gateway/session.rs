@@ -305,6 +305,9 @@ impl Reader<'_> {
         match message {
             FromAgent::Outcome { operation, outcome } => control.arrived(session, operation, outcome).await?,
             FromAgent::Observed { observations } => {
+                if let Some(reported_at) = observations.iter().map(|(_, snapshot)| snapshot.reported_at).max() {
+                    control.saw_report(session, reported_at).await;
+                }
                 // The next report brings newer ones; a full store must not end the session.
                 if let Err(error) = control.observed(session, observations).await
                     && let Some(unlogged) = gateway.unkept.turn(Instant::now())

@@ -139,5 +139,10 @@ super::catalogue! { Agent:
     agent_copy_refused(agent: text, address: text) =
         "a copy of the state directory of agent {agent} tried to connect from {address} and was refused" |
         "agent {agent} 的状态目录副本尝试从 {address} 连接，已被拒绝";
+    clock_ahead(secs: text) =
+        "the clock of this host is {secs} s ahead of the server's" | "该主机的时钟比服务器快 {secs} 秒";
+    clock_behind(secs: text) =
+        "the clock of this host is {secs} s behind the server's" | "该主机的时钟比服务器慢 {secs} 秒";
+    clock_right() = "the clock of this host agrees with the server's again" | "该主机的时钟已与服务器一致";
     webhook_test() = "a test of this webhook; nothing happened" | "这是 webhook 测试，没有发生任何事件";
 }
