@@ -204,7 +204,7 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<Ended, AgentError> {
         metrics::serve(endpoint, inbox.clone(), &tasks)?;
     }
     systemd::notify("READY=1\nSTATUS=supervising");
-    let shutdown = tasks.shutdown();
+    let (leaving, linked) = (link::Leaving::new(tasks.shutdown()), about.clone());
     let connected = async {
         let identity = enrol::identity(&options, &host).await?;
         let _alone = match alone {
@@ -214,7 +214,7 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<Ended, AgentError> {
         tracing::info!(agent = %identity.agent, host = %identity.host, "this agent is enrolled");
         about.enrolled(&identity);
         let trust = trust::Trust::load(&options.state_dir, &identity.authority_pem)?;
-        let known = link::Known { identity: Arc::new(identity), trust, upgrades };
+        let known = link::Known { identity: Arc::new(identity), trust, upgrades, leaving: leaving.clone() };
         link::Link::new(&options, known, host, policy, inbox.clone(), about, seen).run().await
     };
     let watched = watch_driver(inbox.clone(), turns, is_gone);
@@ -225,9 +225,9 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<Ended, AgentError> {
             trial = Box::pin(upgrader.run(told)) => Ok(Ended::Upgrade(Box::new(trial))),
         }
     };
-    match shutdown.run_until_cancelled(connected).await {
-        Some(result) => result,
-        None => Ok(Ended::Stopped),
+    tokio::select! {
+        result = connected => result,
+        () = leaving.is_over(|| linked.is_connected()) => Ok(Ended::Stopped),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Promised: of a control plane that signs, nothing unsigned reaches the driver but what anybody may say (a beat, a
 //! refusal, "busy"). The first message that does not verify ends the session, and the driver tells of it in an event.
 
+mod leaving;
 mod pace;
 mod queue;
 mod waits;
@@ -42,6 +43,7 @@ use crate::report_sender::{NotSent, ReportSender, Sealing};
 use crate::trust::{self, Trust};
 use crate::upgrade::{Told, UpgradeInbox};
 use crate::{AgentError, Options};
+pub(crate) use leaving::Leaving;
 use pace::SessionPace;
 pub(crate) use queue::LinkOutbox;
 use queue::{Queue, Unqueued, outbox, send_next};
@@ -62,6 +64,7 @@ pub(crate) struct Known {
     pub(crate) trust: Trust,
     /// Where orders to become another version go.
     pub(crate) upgrades: UpgradeInbox,
+    pub(crate) leaving: Leaving,
 }
 
 pub(crate) struct Link {
@@ -80,6 +83,7 @@ pub(crate) struct Link {
     nonce: Uuid,
     /// The epoch of the last session of this run.
     last_epoch: AtomicU64,
+    leaving: Leaving,
     /// By endpoint: a relay would use up the tickets of the server.
     tls: Mutex<HashMap<String, ForCertificate>>,
 }
@@ -177,7 +181,7 @@ where
 impl Link {
     pub(crate) fn new(
         options: &Options,
-        Known { identity, trust, upgrades }: Known,
+        Known { identity, trust, upgrades, leaving }: Known,
         host: Host,
         policy: Arc<PolicyFile>,
         inbox: Inbox,
@@ -197,6 +201,7 @@ impl Link {
             is_program: options.is_program,
             nonce: Uuid::new_v4(),
             last_epoch: AtomicU64::new(0),
+            leaving,
             tls: Mutex::default(),
         }
     }
@@ -380,12 +385,17 @@ impl Link {
             return SessionEnd::Shutdown;
         }
         let result = tokio::select! {
-            result = self.listen(receiver, check, pace, &outbox) => result,
-            result = self.talk(&mut sender, unqueued, pace) => result,
+            result = self.listen(receiver, check, pace, &outbox) => Some(result),
+            result = self.talk(&mut sender, unqueued, pace) => Some(result),
+            () = self.leaving.asked() => None,
         };
         match result {
-            Ok(never) => match never {},
-            Err(ended) => ended,
+            Some(Ok(never)) => match never {},
+            Some(Err(ended)) => ended,
+            None => {
+                self.leaving.say_goodbye(&mut sender).await;
+                SessionEnd::Shutdown
+            }
         }
     }
 

@@ -17,9 +17,12 @@ pub struct HostView {
     pub agent: AgentId,
     /// For some seconds after a start of the server, as it was before.
     pub online: bool,
-    /// Not connected since the server's start; `online` turns false if it does not come back.
+    /// Not connected since the server's start, or since its connection broke; `online` turns false if it does not come back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub returning: bool,
+    /// Its heartbeat is overdue, or its connection broke a moment ago: it may be gone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub suspect: bool,
     /// Not connected because no relay of its cloud area is; whether the host is well is not known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unreachable: bool,

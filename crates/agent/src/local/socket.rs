@@ -61,6 +61,10 @@ impl About {
         self.metrics.session_opened();
     }
 
+    pub(crate) fn is_connected(&self) -> bool {
+        self.connected.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn disconnected(&self) {
         self.connected.store(false, Ordering::Relaxed);
         self.metrics.session_closed();

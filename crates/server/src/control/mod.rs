@@ -105,6 +105,9 @@ pub(crate) struct Queues {
     pub(crate) relays: u64,
     pub(crate) relays_away: u64,
     pub(crate) hosts_unreachable: u64,
+    /// Hosts that may be gone, and connected ones whose clock is off.
+    pub(crate) hosts_suspect: u64,
+    pub(crate) clocks_off: u64,
     /// Hosts in maintenance, and those of them that are not connected.
     pub(crate) hosts_cordoned: u64,
     pub(crate) hosts_cordoned_away: u64,
@@ -256,6 +259,8 @@ impl Control {
             relays: self.inner.relays.count() as u64,
             relays_away: self.inner.relays.away() as u64,
             hosts_unreachable: self.unreachable_count(&cordoned) as u64,
+            hosts_suspect: self.suspect_count() as u64,
+            clocks_off: self.clocks_off() as u64,
             hosts_cordoned: cordoned.len() as u64,
             hosts_cordoned_away: cordoned.iter().filter(|agent| !self.is_connected(agent)).count() as u64,
         }

@@ -3,7 +3,9 @@
 //! Promised: a restart of the server makes nobody offline. Hosts that were online before are shown as they
 //! were, and as returning, until the grace is over; those that did not come back are offline then, with an
 //! event. One that came and was told to come later is waited for from then on. An end of a session that the store does not take is shown at once and written, with its event, when
-//! there is space. An agent whose relay is gone is waited for, like after a restart: it comes back through another one.
+//! there is space. An agent whose connection breaks without a word is suspect: it is waited for, for a heartbeat or two, before
+//! it is called offline, while operations on it fail as fast as on any other that is not connected; one that says
+//! goodbye is offline at once, and so is one that is silent until its session ends. An agent whose relay is gone is waited for, like after a restart: it comes back through another one.
 //! Where the relays of its cloud area are all gone it is unreachable, and not offline: no event says that it is, until
 //! a relay has been back for a while and the agent has not; the store remembers of whom nobody was told, across restarts.
 //! Of an agent that comes and goes without end, no more events are stored than its budget allows
@@ -31,6 +33,9 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// are coming back, up to the limit: relays let agents in at a pace, and the last of thousands wait for their turn.
 const MOVING_GRACE: Duration = Duration::from_secs(15);
 const MOVING_GRACE_MAX: Duration = Duration::from_secs(120);
+/// An agent whose own connection broke without a word gets one heartbeat to come back, but no less than this: its longest wait
+/// for a server that is not there, and an attempt.
+const SUSPECT_GRACE_MIN: Duration = Duration::from_secs(10);
 /// Others are coming back if the last one did no longer ago.
 const COMING_BACK: Duration = Duration::from_secs(5);
 /// For so long agents that came, and were put off before they proved who they are, keep those of their area from being
@@ -71,7 +76,15 @@ struct Away {
     /// Of the relay that it came through.
     cloud: Option<u32>,
     since: Instant,
+    grace: Duration,
     left: Left,
+}
+
+impl Away {
+    /// Its own connection broke, and nobody else has to do with it.
+    fn is_suspect(self) -> bool {
+        self.left == Left::Alone && self.cloud.is_none()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +119,7 @@ impl Presence {
             epoch: host.epoch,
             cloud: Some(host.key.cloud),
             since: now,
+            grace: MOVING_GRACE,
             left: Left::WithRelay,
         };
         let untold = relayed().filter(|host| host.untold && !host.online);
@@ -151,7 +165,7 @@ impl Presence {
             away.since = away.since.max(until);
         } else if let Some(epoch) = returning.remove(agent) {
             let (cloud, since) = (relayed.get(agent).copied(), until.max(self.grace_ends));
-            moving.insert(agent.clone(), Away { epoch, cloud, since, left: Left::WithServer });
+            moving.insert(agent.clone(), Away { epoch, cloud, since, grace: MOVING_GRACE, left: Left::WithServer });
         }
     }
 
@@ -167,7 +181,12 @@ impl Presence {
 
     /// Whether its relay is gone and it may still come back through another one.
     fn is_moving(&self, agent: &AgentId) -> bool {
-        self.state.lock().moving.contains(agent)
+        self.state.lock().moving.get(agent).is_some_and(|away| !away.is_suspect())
+    }
+
+    /// Whether its own connection broke, and it may still come back.
+    fn is_suspect(&self, agent: &AgentId) -> bool {
+        self.state.lock().moving.get(agent).is_some_and(|away| away.is_suspect())
     }
 
     /// The host has no session any more that anybody waits for.
@@ -181,10 +200,19 @@ impl Presence {
     /// Its session has ended with its relay, or in silence behind it.
     fn moves(&self, agent: &AgentId, epoch: u64, cloud: u32, now: Instant, is_relay_gone: bool) {
         let left = if is_relay_gone { Left::WithRelay } else { Left::Alone };
-        let away = Away { epoch, cloud: Some(cloud), since: now, left };
+        self.waits_for(agent, Away { epoch, cloud: Some(cloud), since: now, grace: MOVING_GRACE, left });
+    }
+
+    /// The connection of its own has ended without a word.
+    fn suspects(&self, agent: &AgentId, epoch: u64, now: Instant, beat: Duration) {
+        let grace = beat.max(SUSPECT_GRACE_MIN);
+        self.waits_for(agent, Away { epoch, cloud: None, since: now, grace, left: Left::Alone });
+    }
+
+    fn waits_for(&self, agent: &AgentId, away: Away) {
         let mut state = self.state.lock();
         // Sessions of one agent may end in any order, and the store knows the newest.
-        if state.moving.get(agent).is_none_or(|other| other.epoch <= epoch) {
+        if state.moving.get(agent).is_none_or(|other| other.epoch <= away.epoch) {
             state.moving.insert(agent.clone(), away);
         }
     }
@@ -202,7 +230,7 @@ impl Presence {
         };
         let is_due = |away: &Away| {
             let is_coming_back = away.cloud.is_some_and(|cloud| came_back.contains_key(&cloud) || is_put_off(cloud));
-            let grace = if is_coming_back { MOVING_GRACE_MAX } else { MOVING_GRACE };
+            let grace = if is_coming_back { MOVING_GRACE_MAX } else { away.grace };
             now.saturating_duration_since(away.since) >= grace
         };
         for (agent, away) in moving.extract(is_due) {
@@ -232,7 +260,7 @@ impl Presence {
         for (agent, epoch) in returning.extract_if(|agent, _| is_out_of_reach(agent)) {
             let cloud = relayed.get(&agent).copied();
             unwritten.insert(agent.clone(), untold(agent.clone(), epoch));
-            unreached.insert(agent, Away { epoch, cloud, since: now, left: Left::WithRelay });
+            unreached.insert(agent, Away { epoch, cloud, since: now, grace: MOVING_GRACE, left: Left::WithRelay });
         }
     }
 
@@ -242,6 +270,10 @@ impl Presence {
         let state = self.state.lock();
         let late = state.returning.keys().filter(|_| now >= self.grace_ends);
         state.unwritten.keys().chain(state.writing.keys()).chain(late).cloned().collect()
+    }
+
+    fn suspect_count(&self) -> usize {
+        self.state.lock().moving.suspect_count()
     }
 
     /// Those of the server's earlier life that may still come back, also those that came and were put off.
@@ -390,6 +422,18 @@ impl Control {
         (is_away && !self.inner.relays.is_served(cloud, Instant::now())).then_some(cloud)
     }
 
+    /// Its heartbeat is overdue, or its connection broke a moment ago: it may be gone.
+    pub fn is_suspect(&self, agent: &AgentId) -> bool {
+        match self.inner.sessions.get(agent) {
+            Some(session) => session.is_suspect(),
+            None => self.inner.presence.is_suspect(agent),
+        }
+    }
+
+    pub(super) fn suspect_count(&self) -> usize {
+        self.inner.sessions.suspect_count() + self.inner.presence.suspect_count()
+    }
+
     /// Without those that are cordoned: it is for alarms.
     pub(super) fn unreachable_count(&self, cordoned: &[AgentId]) -> usize {
         let cordoned: HashSet<&AgentId> = cordoned.iter().collect();
@@ -464,18 +508,21 @@ impl Control {
         }
     }
 
-    /// As [`Self::close_session`], of a session that did not end from here. Through a relay it may be the relay that is
-    /// gone, stops, or is too busy: the agent may come back, also through another one, and nobody is told before it had
-    /// the time to.
+    /// As [`Self::close_session`], of a session that ended neither from here nor by the agent's word: its connection broke.
+    /// Through a relay it may be the relay that is gone, stops, or is too busy. The agent may come back, also through another
+    /// relay, and nobody is told before it had the time to.
     pub async fn lose_session(&self, session: &Session, is_relay_gone: bool) {
-        let Some(cloud) = session.relay_cloud() else { return self.close_session(session).await };
         session.drop_questions();
         if !self.inner.sessions.remove(session) {
             return; // a newer one is there
         }
         self.inner.metrics.session("closed");
         self.inner.dispatch.lock().disconnected(session.agent(), session.epoch());
-        self.inner.presence.moves(session.agent(), session.epoch(), cloud, Instant::now(), is_relay_gone);
+        let (presence, agent, epoch, now) = (&self.inner.presence, session.agent(), session.epoch(), Instant::now());
+        match session.relay_cloud() {
+            Some(cloud) => presence.moves(agent, epoch, cloud, now, is_relay_gone),
+            None => presence.suspects(agent, epoch, now, session.beat()),
+        }
         // It may have come back meanwhile.
         if self.is_connected(session.agent()) {
             self.inner.presence.comes_back(session.agent(), Instant::now());

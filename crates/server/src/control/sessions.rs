@@ -359,6 +359,10 @@ impl Sessions {
         sessions.values().filter_map(|session| session.connection_info().certificate_expires_at).min()
     }
 
+    pub(super) fn suspect_count(&self) -> usize {
+        self.by_agent.read().values().filter(|session| session.is_suspect()).count()
+    }
+
     pub(super) fn wake_all(&self) {
         self.by_agent.read().values().for_each(|session| session.wake());
     }

@@ -144,12 +144,14 @@ async fn end(
     if let Some(unlogged) = gateway.sessions.turn(session.agent(), Instant::now()) {
         tracing::info!(agent = %session.agent(), epoch = session.epoch(), why = %ended, unlogged, "an agent is gone");
     }
-    match &via {
-        // Whatever it ended with, it may be the relay's doing: one that is told to stop closes its agents' streams.
-        Some(via) if !matches!(ended, Ended::Dismissed(_)) => {
-            control.lose_session(session, via.streams.is_over()).await;
-        }
-        Some(_) | None => control.close_session(session).await,
+    // Said from here or by the agent; and one that was silent for so long was suspect before.
+    let is_down = matches!(ended, Ended::Dismissed(_) | Ended::Left) || via.is_none() && matches!(ended, Ended::Silent);
+    if is_down {
+        control.close_session(session).await;
+    } else {
+        // Whatever it ended with, the agent may be well, and on its way back. It may be the relay's doing: one that is told to
+        // stop closes its agents' streams.
+        control.lose_session(session, via.is_some_and(|via| via.streams.is_over())).await;
     }
     if let Ended::Dismissed(reason) = ended {
         sender.end_with(FromServer::Refused { reason, retry: false }, receiver).await;

@@ -193,6 +193,10 @@ impl Metrics {
         let help =
             "Hosts, but cordoned ones, that cannot be reached because no relay of their cloud area is connected.";
         text.gauge("proctor_hosts_unreachable", help, as_number(queues.hosts_unreachable));
+        let help = "Hosts whose agent is silent for longer than a heartbeat, or whose connection broke a moment ago.";
+        text.gauge("proctor_hosts_suspect", help, as_number(queues.hosts_suspect));
+        let help = "Connected hosts whose clock differs from the server's by more than 30 s.";
+        text.gauge("proctor_hosts_clock_off", help, as_number(queues.clocks_off));
         text.gauge("proctor_hosts_cordoned", "Hosts in maintenance.", as_number(queues.hosts_cordoned));
         let help = "Hosts in maintenance whose agents are not connected.";
         text.gauge("proctor_hosts_cordoned_away", help, as_number(queues.hosts_cordoned_away));

@@ -7,7 +7,7 @@ use proctor_model::EventKind;
 use proctor_pki::{AgentKey, JoinToken};
 use proctor_server::admin::{self, TokenRequest};
 use proctor_server::control::{Caller, HostRef};
-use proctor_store::{AuditPhase, Business, EventQuery, HostQuery};
+use proctor_store::{AuditPhase, Business, HostQuery};
 use proctor_wire::{AgentCodec, FromAgent, FromServer};
 
 use crate::support::{Agent, Link, World, dial, leave, next, until};
@@ -273,9 +273,7 @@ async fn an_unknown_token_reaches_neither_the_authority_nor_the_audit_log() {
 
 /// Why copies were refused, by the events that tell of them.
 async fn cloned(world: &World) -> Vec<String> {
-    let query = EventQuery { kinds: vec![EventKind::AgentCloned], limit: 100, ..EventQuery::default() };
-    let events = world.store.events(&query).await.unwrap().events;
-    events.into_iter().map(|stored| stored.event.details["reason"].clone()).collect()
+    world.events(&[EventKind::AgentCloned]).await.into_iter().map(|event| event.details["reason"].clone()).collect()
 }
 
 #[tokio::test]

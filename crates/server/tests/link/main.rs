@@ -6,6 +6,7 @@
 mod fan_out;
 mod flood;
 mod identity;
+mod presence;
 mod relay;
 mod relay_storm;
 mod relay_support;

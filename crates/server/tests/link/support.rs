@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
-use proctor_model::{AgentId, BootId, HostFacts, HostKey};
+use proctor_model::{AgentId, BootId, Event, EventKind, HostFacts, HostKey};
 use proctor_pki::{AgentKey, Authority, JoinToken};
 use proctor_runtime::{Tasks, clock};
 use proctor_server::admin::{self, TokenRequest};
@@ -13,8 +13,8 @@ use proctor_server::api::Settings;
 use proctor_server::control::Retention;
 use proctor_server::gateway::LinkPolicy;
 use proctor_server::{Options, Server};
-use proctor_store::Store;
 use proctor_store::sqlite::SqliteStore;
+use proctor_store::{EventQuery, Store};
 use proctor_traces::Traces;
 use proctor_wire::{AgentCodec, FromAgent, FromServer};
 use tempfile::TempDir;
@@ -81,6 +81,12 @@ impl World {
         text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
     }
 
+    /// Of these kinds, the oldest first.
+    pub(crate) async fn events(&self, kinds: &[EventKind]) -> Vec<Event> {
+        let query = EventQuery { after: Some(0), kinds: kinds.to_vec(), limit: 1000, ..EventQuery::default() };
+        self.store.events(&query).await.unwrap().events.into_iter().map(|stored| stored.event).collect()
+    }
+
     pub(crate) async fn audited(&self, action: &str) -> Vec<proctor_store::AuditDraft> {
         let query = proctor_store::AuditQuery { action: Some(action.to_owned()), limit: 1000, ..Default::default() };
         self.store.audit(&query).await.unwrap().into_iter().map(|entry| entry.draft).collect()
@@ -115,6 +121,8 @@ pub(crate) struct Agent {
     pub(crate) seen_epoch: Option<u64>,
     pub(crate) seen_generation: u64,
     pub(crate) answers_usage: bool,
+    /// Of its clock; None where it does not tell its time.
+    pub(crate) clock_ahead_ms: Option<i64>,
 }
 
 impl Agent {
@@ -129,6 +137,7 @@ impl Agent {
             seen_epoch: Some(0),
             seen_generation: 0,
             answers_usage: true,
+            clock_ahead_ms: None,
         }
     }
 
@@ -143,6 +152,7 @@ impl Agent {
             seen_epoch: self.seen_epoch,
             seen_generation: self.seen_generation,
             answers_usage: self.answers_usage,
+            clock_ahead_ms: self.clock_ahead_ms,
         }
     }
 
@@ -197,7 +207,7 @@ impl Agent {
             facts: HostFacts::default(),
             seen_generation: self.seen_generation,
             nonce: run.as_bytes().to_vec(),
-            time_ms: None,
+            time_ms: self.clock_ahead_ms.map(|ahead_ms| clock::unix_millis() + ahead_ms),
             seen_epoch: self.seen_epoch,
             answers_usage: self.answers_usage,
             answers_logs: self.answers_usage,

@@ -31,7 +31,7 @@ export const hosts: Messages["hosts"] = {
     approve: "批准",
     text: "请与主机上 `proctor-agent doctor` 显示的密钥核对。批准后开始分配工作。",
   },
-  returningHelp: "服务器启动或中继断开后，其 Agent 尚未重新连接。",
+  returningHelp: "服务器启动、连接中断或中继断开后，其 Agent 尚未重新连接。",
   unreachableHelp: "其云区域没有在线的中继，主机状态未知。",
   column: {
     host: "主机",

@@ -71,6 +71,7 @@ pub(super) fn view(record: HostRecord, control: &Control) -> HostView {
     let ConnectionInfo { clock_ahead_ms, certificate_expires_at } = control.connection_info(&record.agent);
     let link = control.round_trip(&record.agent).map(link_view);
     let is_returning = control.is_returning(&record.agent);
+    let is_suspect = control.is_suspect(&record.agent);
     let is_revoked = record.revoked_at.is_some();
     let is_unreachable = !record.online && !is_revoked && control.unreachable_area(&record.agent).is_some();
     let HostKey { cloud, supplier, ip } = record.site.key;
@@ -83,6 +84,7 @@ pub(super) fn view(record: HostRecord, control: &Control) -> HostView {
         agent: record.site.agent,
         online: record.online,
         returning: record.online && is_returning,
+        suspect: record.online && is_suspect,
         unreachable: is_unreachable,
         business: record.site.business,
         enrolled_at: record.enrolled_at / MILLIS,

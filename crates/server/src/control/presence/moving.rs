@@ -30,6 +30,10 @@ impl Moving {
         self.by_agent.get(agent)
     }
 
+    pub(super) fn suspect_count(&self) -> usize {
+        self.by_agent.values().filter(|away| away.is_suspect()).count()
+    }
+
     pub(super) fn insert(&mut self, agent: AgentId, away: Away) {
         self.left_with_server += counted(&away);
         if let Some(before) = self.by_agent.insert(agent, away) {

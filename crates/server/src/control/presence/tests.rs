@@ -284,3 +284,21 @@ fn who_comes_back_before_anybody_was_told_was_never_away() {
     assert!(!presence.comes_back(&agent("b"), Instant::now()));
     assert!(presence.take_due().is_empty() && presence.agents().is_empty());
 }
+
+#[test]
+fn an_agent_whose_connection_broke_is_offline_after_a_heartbeat_and_fails_operations_before() {
+    let (presence, begun, beat) = (presence(&[]), Instant::now(), Duration::from_secs(11));
+    presence.suspects(&agent("gone"), 7, begun, beat);
+    presence.suspects(&agent("quick"), 8, begun, Duration::ZERO);
+    presence.suspects(&agent("reset"), 9, begun, beat);
+
+    assert!(presence.is_suspect(&agent("gone")) && presence.is_returning(&agent("gone"), begun));
+    assert!(!presence.is_moving(&agent("gone")), "an operation does not wait for it");
+    assert!(presence.comes_back(&agent("reset"), begun), "nobody was told");
+    assert_eq!(presence.suspect_count(), 2);
+    presence.settle_away(begun + SUSPECT_GRACE_MIN, |_| true);
+    assert_eq!(told_of(&presence), [(8, true, false)]);
+    presence.settle_away(begun + beat, |_| true);
+    assert_eq!(told_of(&presence), [(7, true, false)]);
+    assert_eq!(presence.suspect_count(), 0);
+}
