@@ -82,8 +82,8 @@ pub struct Usage {
 
 /// How the reason of a process begins that was ended for exceeding a limit of its own or of its pool.
 pub const EVICTED_REASON: &str = "ended for its use of ";
-/// The id of that reason.
-const EVICTED_ID: &str = "ended_over_limit";
+/// The ids of such reasons.
+const EVICTED_IDS: [&str; 2] = ["ended_over_limit", "ended_over_pool_limit"];
 
 /// What a snapshot carries of one text. A reason may be what a command printed.
 const TEXT_BYTES_MAX: usize = 1024;
@@ -124,7 +124,7 @@ impl Snapshot {
     pub fn is_evicted(&self) -> bool {
         let id = self.reason_phrase.as_ref().map(Phrase::id);
         let is_reason = match id {
-            Some(id) => id == EVICTED_ID,
+            Some(id) => EVICTED_IDS.contains(&id),
             None => self.reason.starts_with(EVICTED_REASON),
         };
         self.phase == Phase::Waiting && is_reason

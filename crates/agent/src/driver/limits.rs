@@ -10,8 +10,8 @@ use std::time::Duration;
 use proctor_host::{Host, Leaf, Sampler};
 use proctor_model::{Incarnation, Limits, Message, Namespace, Pool, PoolId, ProcessKey, messages};
 use proctor_supervise::{
-    Breach, LimitBreach, LimitJudge, Member, PoolAction, PoolEvent, PoolMachine, PoolWarning, Process, Ranked,
-    Resource, Sample, Time, is_member,
+    Breach, LimitBreach, LimitJudge, Member, PoolAction, PoolBreach, PoolEvent, PoolMachine, PoolWarning, Process,
+    Ranked, Resource, Sample, Time, is_member,
 };
 
 use super::processes::Processes;
@@ -236,7 +236,7 @@ impl LimitMonitor {
         let may_end = process.may_be_evicted() || process.is_being_evicted();
         let breach = watched.judge.judge(limits, sample).filter(|_| may_end);
         if let Some(breach) = breach {
-            let excess = LimitBreach { life: watched.life.clone(), breach, pool: None, ranking: String::new() };
+            let excess = LimitBreach { life: watched.life.clone(), breach, pool: None };
             taken.verdicts.push(Verdict::Exceeded { key: key.clone(), excess });
         }
         if let (true, Some(open), Some(limit)) = (watched.judge.fd_warning(limits), sample.fds, limits.fd) {
@@ -268,7 +268,9 @@ impl LimitMonitor {
             PoolAction::Kill { victim, resource, usage, limit, ranking } => {
                 let life = self.watched.get(&victim)?.life.clone();
                 let breach = Breach { resource, usage, limit };
-                let excess = LimitBreach { life, breach, pool: Some(pool.id.clone()), ranking: ranking_text(&ranking) };
+                let next = ranking.get(1).map(|ranked| ranked.key.clone());
+                let decided = PoolBreach { id: pool.id.clone(), ranking: ranking_text(&ranking), next };
+                let excess = LimitBreach { life, breach, pool: Some(decided) };
                 Some(Verdict::Exceeded { key: victim, excess })
             }
             PoolAction::WouldKill { victim, resource, usage, limit, ranking } => {

@@ -167,11 +167,11 @@ fn exited(key: &ProcessKey, life: &Incarnation, exit: Option<Exit>) -> Draft {
 }
 
 fn exceeded(name: &str, excess: &LimitBreach) -> Draft {
-    let LimitBreach { breach, pool, ranking, .. } = excess;
+    let LimitBreach { breach, pool, .. } = excess;
     let (usage, limit) = (format!("{:.2}", breach.usage), format!("{:.2}", breach.limit));
     let (kind, content) = match pool {
         Some(pool) => {
-            (EventKind::PoolLimitExceeded, messages::over_pool_limit(name, breach.resource, usage, pool, limit))
+            (EventKind::PoolLimitExceeded, messages::over_pool_limit(name, breach.resource, usage, &pool.id, limit))
         }
         None => (EventKind::LimitExceeded, messages::over_own_limit(name, breach.resource, usage, limit)),
     };
@@ -179,11 +179,10 @@ fn exceeded(name: &str, excess: &LimitBreach) -> Draft {
         .detail("resource", breach.resource)
         .detail("usage", format!("{:.3}", breach.usage))
         .detail("limit", format!("{:.3}", breach.limit));
-    let draft = match pool {
-        Some(pool) => draft.detail(POOL_DETAIL, pool),
+    match pool {
+        Some(pool) => draft.detail(POOL_DETAIL, &pool.id).detail("ranking", &pool.ranking),
         None => draft,
-    };
-    if ranking.is_empty() { draft } else { draft.detail("ranking", ranking) }
+    }
 }
 
 #[cfg(test)]

@@ -24,7 +24,13 @@ fn every_entry_uses_all_its_arguments_in_both_languages() {
 /// Agents of earlier versions send the text alone.
 #[test]
 fn an_eviction_is_known_by_its_reason() {
-    assert!(messages::ended_over_limit("memory", 9, 5).starts_with(crate::EVICTED_REASON));
+    let of_pool = messages::ended_over_pool_limit("memory", 9, 5, "web", messages::nobody_next());
+    for reason in [messages::ended_over_limit("memory", 9, 5), of_pool] {
+        assert!(reason.starts_with(crate::EVICTED_REASON), "{reason}");
+        let mut snapshot = crate::Snapshot { phase: crate::Phase::Waiting, ..crate::Snapshot::default() };
+        snapshot.set_reason(reason);
+        assert!(snapshot.is_evicted(), "{snapshot:?}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use proctor_model::{Incarnation, Signal, messages};
+use proctor_model::{Incarnation, Message, Signal, messages};
 
 use super::activity::{Activity, EvictionReason, Fallback};
 use super::{Action, CommandKind, LimitBreach, Notice, Process};
@@ -40,8 +40,7 @@ impl Process {
         if !self.may_be_evicted() {
             return;
         }
-        let crate::Breach { resource, usage, limit } = &excess.breach;
-        self.reason = messages::ended_over_limit(resource, format!("{usage:.1}"), format!("{limit:.1}"));
+        self.reason = reason(&excess);
         self.evicted_for = self.reason.clone();
         let life = excess.life.clone();
         self.actions.push_back(Action::Notify(Notice::Exceeded(excess)));
@@ -88,4 +87,12 @@ impl Process {
         self.work = Activity::Idle;
         self.become_idle(now);
     }
+}
+
+/// With the pool, where it is the pool's limit, and who it would end next.
+fn reason(LimitBreach { breach, pool, .. }: &LimitBreach) -> Message {
+    let (usage, limit) = (format!("{:.1}", breach.usage), format!("{:.1}", breach.limit));
+    let Some(pool) = pool else { return messages::ended_over_limit(breach.resource, usage, limit) };
+    let next = pool.next.as_ref().map_or_else(messages::nobody_next, messages::named);
+    messages::ended_over_pool_limit(breach.resource, usage, limit, &pool.id, next)
 }

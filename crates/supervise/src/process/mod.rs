@@ -39,7 +39,7 @@ use launch::seek_window;
 use preempt::CutShort;
 pub use record::{Elder, Instance, Launch, Record, RecordState, Registration, RunningCommand};
 use scheduled::OwedRun;
-pub use types::{Action, CommandKind, Event, HealthState, LimitBreach, Notice, Request, Ticket};
+pub use types::{Action, CommandKind, Event, HealthState, LimitBreach, Notice, PoolBreach, Request, Ticket};
 
 /// Operations that may wait behind the current one; more are refused at once.
 const QUEUE_MAX: usize = 64;

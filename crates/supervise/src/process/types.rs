@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proctor_model::{
     CommandExit, CommandLine, CommandResult, Exit, Incarnation, Leftovers, Message, OperationId, OperationKind,
-    Outcome, PoolId, Probe, Signal, Spec,
+    Outcome, PoolId, Probe, ProcessKey, Signal, Spec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -124,9 +124,17 @@ pub struct LimitBreach {
     pub life: Incarnation,
     pub breach: Breach,
     /// The pool whose limit it is; None: its own.
-    pub pool: Option<PoolId>,
-    /// The candidates of the pool, for people.
+    pub pool: Option<PoolBreach>,
+}
+
+/// What a pool has decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolBreach {
+    pub id: PoolId,
+    /// The candidates, for people.
     pub ranking: String,
+    /// Who would be ended after this one.
+    pub next: Option<ProcessKey>,
 }
 
 /// What the machine wants done, in this order.

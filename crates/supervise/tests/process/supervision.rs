@@ -22,6 +22,20 @@ fn a_killed_process_is_back_at_once() {
 }
 
 #[test]
+fn an_eviction_by_a_pool_names_the_pool_and_who_is_next() {
+    for (next, told) in [(Some("web/api-2"), "web/api-2"), (None, "nobody")] {
+        let mut world = running(Habits::default());
+
+        world.exceed_pool(next);
+        world.pass(Duration::from_secs(4));
+
+        let reason = format!("{EVICTED_REASON}memory: pool web uses 31.2 %, limit 25.0 %; next in line: {told}");
+        assert_eq!(world.machine.reason(), reason);
+        assert!(world.machine.reason().chinese().is_some());
+    }
+}
+
+#[test]
 fn a_process_that_waits_after_an_eviction_says_why_it_was_ended() {
     for exceed in [World::exceed, World::exceed_cpu] {
         let mut world = running(Habits::default());

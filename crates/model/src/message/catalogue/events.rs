@@ -38,8 +38,12 @@ super::catalogue! { Agent:
 
     // Limits. The name of the resource is that of the field.
     ended_over_limit(resource: text, usage: text, limit: text) =
-        "ended for its use of {resource}: {usage} % of {limit} %" |
+        "ended for its use of {resource}: {usage} %, limit {limit} %" |
         "因 {resource} 用量而被结束：{usage} %，限额 {limit} %";
+    ended_over_pool_limit(resource: text, usage: text, limit: text, pool: text, next: message) =
+        "ended for its use of {resource}: pool {pool} uses {usage} %, limit {limit} %; next in line: {next}" |
+        "因 {resource} 用量而被结束：进程组 {pool} 使用 {usage} %，限额 {limit} %；下一个：{next}";
+    nobody_next() = "nobody" | "无";
     over_own_limit(name: text, resource: text, usage: text, limit: text) =
         "{name} is ended: {resource} use of {usage} % exceeds its limit of {limit} %" |
         "{name} 将被结束：{resource} 用量 {usage} % 超过其限额 {limit} %";

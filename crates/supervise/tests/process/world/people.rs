@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{Code, OperationId, OperationKind, Spec, TaskId};
-use proctor_supervise::{Breach, Event, LimitBreach, Process, Request, Resource};
+use proctor_supervise::{Breach, Event, LimitBreach, PoolBreach, Process, Request, Resource};
 
 use super::{Due, World};
 
@@ -90,7 +90,7 @@ impl World {
     pub(crate) fn exceed(&mut self) {
         if let Some(life) = self.life.clone() {
             let breach = Breach { resource: Resource::Memory, usage: 20.0, limit: 10.0 };
-            self.feed(Event::Exceeded(LimitBreach { life, breach, pool: None, ranking: String::new() }));
+            self.feed(Event::Exceeded(LimitBreach { life, breach, pool: None }));
         }
     }
 
@@ -98,8 +98,17 @@ impl World {
     pub(crate) fn exceed_cpu(&mut self) {
         if let Some(life) = self.life.clone() {
             let breach = Breach { resource: Resource::Cpu, usage: 20.0, limit: 10.0 };
-            self.feed(Event::Exceeded(LimitBreach { life, breach, pool: None, ranking: String::new() }));
+            self.feed(Event::Exceeded(LimitBreach { life, breach, pool: None }));
         }
+    }
+
+    /// The limit of a pool condemns the present life.
+    pub(crate) fn exceed_pool(&mut self, next: Option<&str>) {
+        let Some(life) = self.life.clone() else { return };
+        let breach = Breach { resource: Resource::Memory, usage: 31.2, limit: 25.0 };
+        let next = next.map(|key| key.parse().unwrap());
+        let pool = PoolBreach { id: "web".parse().unwrap(), ranking: String::new(), next };
+        self.feed(Event::Exceeded(LimitBreach { life, breach, pool: Some(pool) }));
     }
 
     /// A limit condemns a life of before.
@@ -107,7 +116,7 @@ impl World {
         let Some(mut life) = self.life.clone() else { return };
         life.pid = pid;
         let breach = Breach { resource: Resource::Cpu, usage: 20.0, limit: 10.0 };
-        self.feed(Event::Exceeded(LimitBreach { life, breach, pool: None, ranking: String::new() }));
+        self.feed(Event::Exceeded(LimitBreach { life, breach, pool: None }));
     }
 
     /// Another process of that name is there, started by hand.
