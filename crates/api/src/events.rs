@@ -6,6 +6,8 @@ use proctor_model::{AgentId, EventKind};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::OptionalFailure;
+
 /// One event. Its times are in milliseconds: what happened within one second has an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EventView {
@@ -233,9 +235,9 @@ pub struct WebhookTested {
     /// The HTTP status that the receiver answered with; null where it did not answer.
     #[serde(default)]
     pub status: Option<u16>,
-    /// What went wrong; null where it was delivered.
-    #[serde(default)]
-    pub error: Option<String>,
+    /// What went wrong; absent where it was delivered.
+    #[serde(flatten)]
+    pub failure: OptionalFailure,
     pub took_ms: u64,
 }
 

@@ -27,6 +27,7 @@ mod relays;
 mod session;
 mod tasks;
 mod text;
+mod told;
 mod upgrades;
 mod usage;
 
@@ -73,6 +74,7 @@ pub use tasks::{
     TargetQuery, TargetRow, TargetState, TaskGrid, TaskPage, TaskQuery, TaskState, TaskView,
 };
 pub use text::Text;
+pub use told::{OptionalFailure, OptionalNote, OptionalReason, Reason, Sentence, Told};
 
 /// Rows in one answer where the caller does not say, and at most.
 pub const LIMIT: u32 = 100;

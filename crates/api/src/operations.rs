@@ -4,7 +4,7 @@ use proctor_model::{Namespace, OperationKind, Phase, ProcessKey, TaskId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{CountOrPercent, Text};
+use crate::{CountOrPercent, OptionalNote, Text, Told};
 
 /// What to do, with which processes, on which hosts. The processes are one by name, or those that a
 /// selector finds; the hosts are a list, those of a business, or all. Or pairs of a process and a host.
@@ -121,15 +121,16 @@ pub struct PlannedTarget {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refusal>,
     /// What the spec asks for and does not get, such as more instances than can be told apart.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
+    #[serde(flatten)]
+    pub note: OptionalNote,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Refusal {
     pub code: u32,
     pub name: String,
-    pub message: String,
+    #[serde(flatten)]
+    pub told: Told,
 }
 
 #[cfg(test)]

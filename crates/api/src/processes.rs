@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
+use crate::{OptionalNote, Told};
+
 /// One process on one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ProcessView {
@@ -26,7 +28,7 @@ pub struct ProcessView {
     pub started_at: i64,
     pub restarts: u32,
     pub version: String,
-    /// Why it does not run, where that is known, in English.
+    /// Why it does not run, where that is known, in the language that the call asked for.
     pub reason: String,
     /// The entry of docs/messages.json that the reason is; absent where it is text alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -130,8 +132,8 @@ pub struct RegistrationChange {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<crate::Refusal>,
     /// What the spec asks for and does not get, such as more instances than can be told apart.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
+    #[serde(flatten)]
+    pub note: OptionalNote,
 }
 
 /// Where a process is to be registered no longer.
@@ -161,7 +163,8 @@ pub struct Row {
     pub host: String,
     pub code: u32,
     pub name: String,
-    pub message: String,
+    #[serde(flatten)]
+    pub told: Told,
 }
 
 impl Row {

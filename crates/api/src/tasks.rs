@@ -4,6 +4,8 @@ use proctor_model::{OperationKind, Snapshot, TaskId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::{OptionalReason, Told};
+
 /// A task without its targets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TaskView {
@@ -55,8 +57,8 @@ pub struct RolloutView {
     /// How many targets have been released so far.
     pub released: u32,
     /// Why it ended before all targets were released.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    #[serde(flatten)]
+    pub why: OptionalReason,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -129,14 +131,8 @@ pub struct TargetRow {
     pub operation: Option<String>,
     pub code: u32,
     pub name: String,
-    pub message: String,
-    /// What the message says, by its id in `docs/messages.json`; absent where it is text alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message_id: Option<String>,
-    /// By the names of the entry: text, or an object with `id` and `args` of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
-    pub message_args: Option<serde_json::Map<String, serde_json::Value>>,
+    #[serde(flatten)]
+    pub told: Told,
     /// What the command printed, bounded.
     pub output: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -243,7 +239,8 @@ pub struct ProcessOperation {
     pub host: String,
     pub code: u32,
     pub name: String,
-    pub message: String,
+    #[serde(flatten)]
+    pub told: Told,
     /// What the command printed, bounded.
     pub output: String,
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    AgentId, Code, HostKey, OperationId, OperationKind, Outcome, ProcessKey, Scope, Spec, Subject, TaskId,
+    AgentId, Code, HostKey, Message, OperationId, OperationKind, Outcome, Phrase, ProcessKey, Scope, Spec, Subject,
+    TaskId, known_phrase,
 };
 use serde::{Deserialize, Serialize};
 
@@ -80,12 +81,26 @@ pub struct Rollout {
     /// Why it ended before all targets were released.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The same as an entry of the catalogue; absent where it is none, as from earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known_phrase")]
+    pub reason_phrase: Option<Phrase>,
     /// Whose rights it goes on with; none for the server's own, and for those of an earlier version.
     #[serde(default)]
     pub makers: Vec<Subject>,
 }
 
 impl Rollout {
+    pub fn reason(&self) -> Option<Message> {
+        self.reason.clone().map(|text| Message::of_parts(text, self.reason_phrase.clone()))
+    }
+
+    /// The same, ended before all targets were released.
+    #[must_use]
+    pub fn ended(self, state: RolloutState, reason: Message) -> Self {
+        let (text, reason_phrase) = reason.into_parts();
+        Self { state, reason: Some(text), reason_phrase, ..self }
+    }
+
     /// When a target that is open was released; its time limit counts from then.
     pub fn released_at_of(&self, index: u32) -> Millis {
         self.earlier.iter().find(|(below, _)| index < *below).map_or(self.released_at, |(_, at)| *at)

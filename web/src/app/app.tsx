@@ -11,9 +11,11 @@ import { router } from "./routes";
 
 type AntLocale = Parameters<typeof ConfigProvider>[0]["locale"];
 
+const fetchAgain = () => void queryClient.invalidateQueries();
+
 export function App({ preferences, messages }: { preferences: Preferences; messages: Messages }) {
   return (
-    <SettingsProvider initial={preferences} messages={messages}>
+    <SettingsProvider initial={preferences} messages={messages} onLanguage={fetchAgain}>
       <QueryClientProvider client={queryClient}>
         <Themed />
       </QueryClientProvider>

@@ -11,12 +11,30 @@ export const ofEvent = (event: Omit<Told, "message"> & { content: string }): Tol
   message: event.content,
 });
 
-/** Why a process does not run, which is called its reason. */
-export const ofReason = (process: {
-  reason: string;
+/** Why something is as it is, which is called its reason. */
+export const ofReason = (because: {
+  reason?: string | null;
   reason_id?: string | null;
   reason_args?: object | null;
-}): Told => ({ message: process.reason, message_id: process.reason_id, message_args: process.reason_args });
+}): Told => ({
+  message: because.reason ?? "",
+  message_id: because.reason_id,
+  message_args: because.reason_args,
+});
+
+/** What somebody should know besides, which is called a note. */
+export const ofNote = (noted: {
+  note?: string | null;
+  note_id?: string | null;
+  note_args?: object | null;
+}): Told => ({ message: noted.note ?? "", message_id: noted.note_id, message_args: noted.note_args });
+
+/** What went wrong, which is called an error. */
+export const ofFailure = (failed: {
+  error?: string | null;
+  error_id?: string | null;
+  error_args?: object | null;
+}): Told => ({ message: failed.error ?? "", message_id: failed.error_id, message_args: failed.error_args });
 
 /** By id; `{name}` stands for the argument of that name. */
 export type Sentences = Record<string, string>;

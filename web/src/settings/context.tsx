@@ -1,4 +1,4 @@
-import { createContext, type ReactNode, useCallback, useContext, useEffect, useMemo, useState } from "react";
+import { createContext, type ReactNode, useCallback, useContext, useEffect, useMemo, useRef, useState } from "react";
 import { setApiLanguage } from "@/api/client";
 import { loadMessages, type Messages } from "@/messages";
 import { isDark, type Preferences, savePreferences } from "./preferences";
@@ -12,12 +12,19 @@ type Settings = {
 
 const Context = createContext<Settings | null>(null);
 
-type Props = { initial: Preferences; messages: Messages; children: ReactNode };
+type Props = {
+  initial: Preferences;
+  messages: Messages;
+  /** What was fetched before is in the other language. */
+  onLanguage?: () => void;
+  children: ReactNode;
+};
 
-export function SettingsProvider({ initial, messages: first, children }: Props) {
+export function SettingsProvider({ initial, messages: first, onLanguage, children }: Props) {
   const [preferences, setPreferences] = useState(initial);
   const [messages, setMessages] = useState(first);
   const [dark, setDark] = useState(isDark(initial.theme));
+  const fetchedIn = useRef(initial.language);
 
   const change = useCallback((part: Partial<Preferences>) => {
     setPreferences((now) => {
@@ -29,13 +36,15 @@ export function SettingsProvider({ initial, messages: first, children }: Props) 
 
   useEffect(() => {
     setApiLanguage(preferences.language === "zh" ? "zh-CN" : "en");
+    if (fetchedIn.current !== preferences.language) onLanguage?.();
+    fetchedIn.current = preferences.language;
     document.documentElement.lang = preferences.language === "zh" ? "zh-CN" : "en";
     let isCurrent = true;
     void loadMessages(preferences.language).then((loaded) => isCurrent && setMessages(loaded));
     return () => {
       isCurrent = false;
     };
-  }, [preferences.language]);
+  }, [preferences.language, onLanguage]);
 
   useEffect(() => {
     const media = matchMedia("(prefers-color-scheme: dark)");

@@ -1,7 +1,7 @@
 //! Operations and live status.
 
 use anyhow::{Context, Result, bail};
-use proctor_client::{Accepted, OperationRequest, Plan, RolloutState, TargetRow, Text, WholeTask};
+use proctor_client::{Accepted, OperationRequest, Plan, RolloutState, TargetRow, Text, Told, WholeTask};
 use proctor_model::{OperationKind, Snapshot, TaskId};
 use proctor_runtime::clock;
 use serde_json::json;
@@ -41,7 +41,7 @@ pub(super) async fn outcome(session: &Session, id: TaskId, no_wait: bool) -> Res
 fn plan_sheet(plan: &Plan) -> TextTable {
     let mut table = TextTable::new(&["HOST", "PROCESS", "OPERATION", "REFUSED"]);
     for target in &plan.targets {
-        let refused = target.refused.as_ref().map(|refusal| (refusal.message.clone(), CellStyle::Bad));
+        let refused = target.refused.as_ref().map(|refusal| (refusal.told.message.clone(), CellStyle::Bad));
         table.row([
             plain(&target.host),
             plain(&target.process),
@@ -70,7 +70,7 @@ pub(super) fn print_task(session: &Session, whole: &WholeTask) -> Result<Command
 
 /// The output of a failed command, where the row does not show all of it.
 fn has_more_to_say(target: &TargetRow) -> bool {
-    let shown = one_line(&target.message);
+    let shown = one_line(&target.told.message);
     target.code != 0 && !target.output.trim().is_empty() && !shown.contains(target.output.trim())
 }
 
@@ -84,7 +84,7 @@ fn task_sheet(targets: &[TargetRow]) -> TextTable {
             plain(or_dash(operation)),
             plain(target.code),
             (target.name.clone(), style(target.code)),
-            plain(&target.message),
+            plain(&target.told.message),
         ]);
     }
     table
@@ -117,7 +117,7 @@ fn status_sheet(targets: &[TargetRow], now: i64) -> TextTable {
             Some(snapshot) => table.row(status_row(&target.host, snapshot, now)),
             None => {
                 let dash = || plain("-");
-                let reason = (target.message.clone(), style(target.code));
+                let reason = (target.told.message.clone(), style(target.code));
                 let cells = [plain(&target.host), ("unknown".into(), CellStyle::Bad), dash(), dash(), dash(), dash()];
                 let [host, phase, managed, pid, cpu, memory] = cells;
                 table.row([host, phase, managed, pid, cpu, memory, dash(), dash(), dash(), reason]);
@@ -155,9 +155,7 @@ mod tests {
             operation: Some("start".into()),
             code,
             name: "name".into(),
-            message: message.into(),
-            message_id: None,
-            message_args: None,
+            told: Told { message: message.into(), ..Told::default() },
             output: output.into(),
             snapshot: None,
         }

@@ -13,7 +13,7 @@ mod catalogue;
 mod phrase;
 
 pub use catalogue::messages;
-pub(crate) use phrase::known as known_phrase;
+pub use phrase::known as known_phrase;
 pub use phrase::{PHRASE_BYTES_MAX, Phrase};
 
 use std::fmt;

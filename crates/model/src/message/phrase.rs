@@ -171,8 +171,8 @@ impl Unchecked {
     }
 }
 
-/// From a file of ours, or none where this version does not know it.
-pub(crate) fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Phrase>, D::Error> {
+/// From a file of ours, or none where this version does not know it: for `deserialize_with`.
+pub fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Phrase>, D::Error> {
     let unchecked = Option::<Unchecked>::deserialize(deserializer)?;
     Ok(unchecked.and_then(|unchecked| unchecked.checked(Sender::Server, DEPTH_MAX)))
 }

@@ -66,7 +66,7 @@ pub struct Planned {
     /// The outcome that is known without asking the host.
     pub outcome: Option<Outcome>,
     /// What the spec asks for and does not get.
-    pub note: Option<String>,
+    pub note: Option<Message>,
 }
 
 impl Control {
@@ -103,8 +103,7 @@ impl Control {
             let item = &items[target.item as usize];
             let hosts =
                 matches!(item.kind, Some(OperationKind::Start | OperationKind::Restart | OperationKind::Manage));
-            let note =
-                item.spec.as_ref().filter(|_| hosts).and_then(|spec| spec.instances_note()).map(Message::into_text);
+            let note = item.spec.as_ref().filter(|_| hosts).and_then(|spec| spec.instances_note());
             Planned { key: item.key.clone(), kind: item.kind, outcome: outcomes.remove(&index), note, target }
         });
         Ok(planned.collect())

@@ -185,6 +185,7 @@ impl Rolling {
             earlier: Vec::new(),
             state: RolloutState::Running,
             reason: None,
+            reason_phrase: None,
             makers: makers.to_vec(),
         }
     }

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::EventKind;
+use proctor_model::{EventKind, messages};
 use proctor_runtime::{Backoff, Tasks, chain, clock};
 use proctor_store::{EventPage, EventQuery, Millis, StoredEvent, Webhook, WebhookFormat};
 use reqwest::StatusCode;
@@ -135,6 +135,19 @@ enum SendError {
     Http(#[source] reqwest::Error),
     #[error("the receiver answered with {0}")]
     Status(StatusCode),
+}
+
+impl SendError {
+    /// For who tries the webhook.
+    fn message(&self) -> proctor_model::Message {
+        match self {
+            Self::Sealed => messages::webhook_secret_sealed(),
+            Self::Status(status) => messages::webhook_answered(status),
+            Self::Http(cause) => messages::webhook_unreachable(chain(cause)),
+            Self::Url(cause) => messages::webhook_address_unusable(cause.problem.clone()),
+            Self::Control(_) | Self::Keys(_) => messages::webhook_not_read(chain(self)),
+        }
+    }
 }
 
 impl From<reqwest::Error> for SendError {

@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use proctor_runtime::chain;
 use proctor_store::Webhook;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use uuid::Uuid;
@@ -27,7 +26,7 @@ pub struct WebhookTrial {
     /// What the receiver answered with; None where it did not.
     pub status: Option<u16>,
     /// Why events would not arrive; None where they would.
-    pub error: Option<String>,
+    pub error: Option<proctor_model::Message>,
     pub took: Duration,
 }
 
@@ -71,7 +70,7 @@ pub(crate) async fn send_trial(control: &Control, webhook: Webhook, reach: Addre
         Ok(status) | Err(SendError::Status(status)) => Some(status.as_u16()),
         Err(_) => None,
     };
-    WebhookTrial { status, error: sent.err().map(|error| chain(&error)), took: started.elapsed() }
+    WebhookTrial { status, error: sent.err().map(|error| error.message()), took: started.elapsed() }
 }
 
 #[cfg(test)]

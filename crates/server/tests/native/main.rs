@@ -14,6 +14,7 @@ mod places;
 mod processes;
 mod registration;
 mod rights;
+mod sentences;
 mod session;
 mod stream;
 mod support;

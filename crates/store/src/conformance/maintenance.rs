@@ -139,6 +139,7 @@ pub async fn a_cordoned_target_is_no_failure_of_an_open_rollout(store: Arc<dyn S
         earlier: Vec::new(),
         state: RolloutState::Running,
         reason: None,
+        reason_phrase: None,
         makers: Vec::new(),
     };
     store.create_task(NewTask { rollout: Some(rollout), ..task(1, 5, 2) }).await.unwrap();

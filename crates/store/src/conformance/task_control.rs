@@ -28,6 +28,7 @@ fn rollout(released: u32, state: RolloutState) -> Rollout {
         earlier: Vec::new(),
         state,
         reason: None,
+        reason_phrase: None,
         makers: Vec::new(),
     }
 }

@@ -62,8 +62,8 @@ pub(super) fn cancel_task(connection: &Connection, id: TaskId, unreleased: &Outc
     }
     connection.prepare_cached("UPDATE task SET cancelled_at = ?2 WHERE seq = ?1")?.execute((task.seq, now))?;
     if let Some(rollout) = task.rollout.as_ref().filter(|rollout| rollout.state.is_under_way()) {
-        let reason = Some(unreleased.message.as_str().to_owned());
-        task.write(connection, &Rollout { state: RolloutState::Cancelled, reason, ..rollout.clone() })?;
+        let ended = rollout.clone().ended(RolloutState::Cancelled, unreleased.message.clone());
+        task.write(connection, &ended)?;
         task.end_unreleased(connection, rollout.released, unreleased, now)?;
     }
     Ok(true)

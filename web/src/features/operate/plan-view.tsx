@@ -3,6 +3,7 @@ import { Button, Segmented } from "antd";
 import { useMemo, useState } from "react";
 import { Link } from "react-router";
 import type { OperationRequest, PlannedTarget } from "@/api/tasks";
+import { ofNote } from "@/messages/told";
 import { useMessages } from "@/settings/context";
 import { type Column, DataTable } from "@/ui/data-table";
 import { useNumbers } from "@/ui/format";
@@ -157,16 +158,17 @@ function Would({ target }: { target: PlannedTarget }) {
   const { operate: text, terms } = useMessages();
   const fate = fateOf(target);
   if (fate === "refused") {
+    const why = target.refused ? terms.told(target.refused) : "";
     return (
-      <span className="tone-failed" title={target.refused?.message}>
-        {target.refused?.message}
+      <span className="tone-failed" title={why}>
+        {why}
       </span>
     );
   }
   if (fate === "away") return <span className="tone-warning">{text.wouldFailAway}</span>;
   const name = terms.operation[target.operation];
-  if (target.note)
-    return <span className="tone-warning" title={target.note}>{`${name}: ${target.note}`}</span>;
+  const note = terms.told(ofNote(target));
+  if (note) return <span className="tone-warning" title={note}>{`${name}: ${note}`}</span>;
   const hint = hintOf(target);
   return (
     <>

@@ -42,8 +42,8 @@ export function PoolDialog({ pool, onClose }: { pool?: Pool; onClose: () => void
     const pools = [{ ...setting, id: setting.id || setting.namespace }];
     const answer = await act(() => setPools({ ...where, pools }), ["pools"]);
     const failed = answer?.rows.filter((row) => row.code !== 0) ?? [];
-    if (failed.length > 0)
-      void message.warning(`${text.failed(String(failed.length))}: ${failed[0]?.message}`);
+    const [first] = failed;
+    if (first) void message.warning(`${text.failed(String(failed.length))}: ${terms.told(first)}`);
     return answer !== undefined;
   };
   return (

@@ -41,7 +41,7 @@ export default function Output({ process, instances }: TabProps) {
           </div>
           <div className="panel-body">
             {target.code !== 0 && target.message.trim() !== target.output?.trim() && (
-              <p className="process-message">{target.message}</p>
+              <p className="process-message">{terms.told(target)}</p>
             )}
             {target.output ? <pre>{target.output}</pre> : <span className="muted">{text.noOutput}</span>}
           </div>

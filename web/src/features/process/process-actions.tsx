@@ -31,7 +31,7 @@ export function ProcessActions({ process, instances }: { process: string; instan
         instances.map((instance) => instance.host),
       );
       const bad = rows.find((row) => row.code !== 0);
-      if (bad) void message.warning(`${bad.host}: ${bad.message}`);
+      if (bad) void message.warning(`${bad.host}: ${terms.told(bad)}`);
       else void message.success(text.unregistered);
       await client.invalidateQueries({ queryKey: ["process"] });
       await navigate("/processes");

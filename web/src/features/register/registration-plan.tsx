@@ -138,7 +138,7 @@ type SaveProps = {
 };
 
 function SaveButton({ registration, hosts, process, isPlanned }: SaveProps) {
-  const { register: text } = useMessages();
+  const { register: text, terms } = useMessages();
   const number = useNumbers();
   const client = useQueryClient();
   const navigate = useNavigate();
@@ -153,9 +153,10 @@ function SaveButton({ registration, hosts, process, isPlanned }: SaveProps) {
     try {
       const { rows } = await register(registration, !isNew);
       const failed = rows.filter((row) => row.code !== 0);
-      if (failed.length > 0) {
+      const [first] = failed;
+      if (first) {
         void message.warning(
-          `${text.someFailed(number(failed.length))}: ${failed[0]?.host} ${failed[0]?.message}`,
+          `${text.someFailed(number(failed.length))}: ${first.host} ${terms.told(first)}`,
         );
       } else void message.success(text.saved);
       await client.invalidateQueries({ queryKey: ["process"] });

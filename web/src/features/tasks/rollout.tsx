@@ -1,5 +1,6 @@
 import type { Schemas } from "@/api/client";
 import type { Task } from "@/api/tasks";
+import { ofReason } from "@/messages/told";
 import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
 import { Badge, type Tone } from "@/ui/phase";
@@ -73,7 +74,7 @@ export function RolloutSteps({ task, rollout }: { task: Task; rollout: Rollout }
             : text.pausedByHand}
         </p>
       )}
-      {rollout.reason && <p className="rollout-note">{rollout.reason}</p>}
+      {rollout.reason && <p className="rollout-note">{terms.told(ofReason(rollout))}</p>}
       <ol className="rollout-steps" aria-label={text.batches}>
         {steps.map((step) => (
           <li

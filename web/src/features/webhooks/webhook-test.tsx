@@ -1,6 +1,7 @@
 import { useMutation } from "@tanstack/react-query";
 import { Button } from "antd";
 import { testWebhook, type Webhook, type WebhookTested } from "@/api/access";
+import { ofFailure } from "@/messages/told";
 import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
 import { Badge } from "@/ui/phase";
@@ -27,7 +28,7 @@ export function TestButton({ webhook, onResult }: Props) {
 
 /** Whether events would arrive, with the receiver's status, the time it took and what went wrong. */
 export function TestReport({ result }: { result: TestResult | null }) {
-  const { webhooks: text, common } = useMessages();
+  const { webhooks: text, common, terms } = useMessages();
   const number = useNumbers();
   const { webhook, tested, refused } = result ?? {};
   return (
@@ -44,7 +45,7 @@ export function TestReport({ result }: { result: TestResult | null }) {
           {common.millis(number(tested.took_ms))}
         </span>
       )}
-      {tested?.error && <span>{tested.error}</span>}
+      {tested?.error && <span>{terms.told(ofFailure(tested))}</span>}
       {refused && <span className="tone-failed">{refused}</span>}
     </div>
   );

@@ -80,7 +80,7 @@ async fn carry_out(client: &Client, work: &mut Work) -> Result<()> {
     };
     for (step, row) in todo.into_iter().zip(rows) {
         if !row.is_success() {
-            step.problem = Some(format!("{} ({})", row.message, row.code));
+            step.problem = Some(format!("{} ({})", row.told.message, row.code));
         }
     }
     Ok(())

@@ -5,6 +5,7 @@
 
 mod events;
 mod fields;
+mod fleet;
 mod outcomes;
 mod requests;
 mod targets;
@@ -17,6 +18,7 @@ use super::Entry;
 pub mod messages {
     pub use super::events::*;
     pub use super::fields::*;
+    pub use super::fleet::*;
     pub use super::outcomes::*;
     pub use super::requests::*;
     pub use super::targets::*;
@@ -24,8 +26,16 @@ pub mod messages {
     pub use super::words::*;
 }
 
-pub(super) static TABLES: &[&[&Entry]] =
-    &[words::TABLE, fields::TABLE, requests::TABLE, outcomes::TABLE, targets::TABLE, events::TABLE, upgrades::TABLE];
+pub(super) static TABLES: &[&[&Entry]] = &[
+    words::TABLE,
+    fields::TABLE,
+    requests::TABLE,
+    outcomes::TABLE,
+    targets::TABLE,
+    events::TABLE,
+    upgrades::TABLE,
+    fleet::TABLE,
+];
 
 macro_rules! given_type {
     (text) => { impl std::fmt::Display };

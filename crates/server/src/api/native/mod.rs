@@ -40,6 +40,7 @@ mod server;
 mod session;
 mod tasks;
 mod tokens;
+mod told;
 mod upgrades;
 mod usage;
 mod users;

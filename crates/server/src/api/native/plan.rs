@@ -9,6 +9,7 @@ use proctor_api::{Plan, PlannedTarget, Refusal};
 use proctor_model::{Class, HostKey, Phase, ProcessKey};
 use proctor_store::{FleetFilter, ProcessQuery};
 
+use super::told::told;
 use super::{ApiState, Result};
 use crate::control::{Caller, Planned, SeenFleet};
 
@@ -42,9 +43,9 @@ fn target(planned: Planned, observed: &Observed) -> Option<PlannedTarget> {
         refused: outcome.map(|outcome| Refusal {
             code: outcome.code.number(),
             name: outcome.code.name().to_owned(),
-            message: outcome.message.into_text(),
+            told: told(&outcome.message),
         }),
-        note,
+        note: note.as_ref().map(told).unwrap_or_default(),
     })
 }
 

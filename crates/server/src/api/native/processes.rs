@@ -3,14 +3,16 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use proctor_api::{
-    ProcessFilter, ProcessPage, ProcessQuery, ProcessSort, ProcessView, SEARCH_CHARS_MAX, ShowQuery, SortOrder, Trouble,
+    ProcessFilter, ProcessPage, ProcessQuery, ProcessSort, ProcessView, Reason, SEARCH_CHARS_MAX, ShowQuery, SortOrder,
+    Trouble,
 };
-use proctor_model::{FieldError, Percent, Phase, Phrase, ProcessKey};
+use proctor_model::{FieldError, Percent, Phase, ProcessKey};
 use proctor_store::{ProcessCursor, ProcessOrder, ProcessRecord, ProcessSort as Sort, Rank};
 
 use super::body::{Params, page_limit};
 use super::caller::Authenticated;
 use super::hosts::{not_registered, parse_host_param};
+use super::told::told;
 use super::{ApiState, Result, cursor, selector};
 use crate::control::HostRef;
 
@@ -158,6 +160,7 @@ fn full(record: ProcessRecord) -> ProcessView {
 
 fn brief(record: ProcessRecord) -> ProcessView {
     let snapshot = record.snapshot.unwrap_or_default();
+    let why: Reason = told(&snapshot.reason());
     ProcessView {
         process: record.key.to_string(),
         host: record.host.to_string(),
@@ -172,9 +175,9 @@ fn brief(record: ProcessRecord) -> ProcessView {
         started_at: snapshot.started_at,
         restarts: snapshot.restarts,
         version: snapshot.version,
-        reason: snapshot.reason,
-        reason_id: snapshot.reason_phrase.as_ref().map(|phrase| phrase.id().to_owned()),
-        reason_args: snapshot.reason_phrase.as_ref().map(Phrase::args_json),
+        reason: why.reason,
+        reason_id: why.reason_id,
+        reason_args: why.reason_args,
         lifetime: record.spec.policy.lifetime,
         health: snapshot.health,
         memory_bytes: snapshot.usage.memory_bytes,

@@ -8,13 +8,14 @@ use axum::extract::{Path, State};
 use proctor_api::{
     Refusal, RegisterQuery, Registration, RegistrationChange, RegistrationPlan, Row, Rows, Unregistration,
 };
-use proctor_model::{AgentId, FieldError, Message, Outcome, ProcessKey, Spec};
+use proctor_model::{AgentId, FieldError, Outcome, ProcessKey, Spec};
 use proctor_store::{HostLocation, ProcessQuery, ProcessRecord, RegisterMode};
 
 use super::body::{Body, Params};
 use super::caller::Authenticated;
 use super::diff::diff;
 use super::hosts::Chosen;
+use super::told::told;
 use super::{ApiState, Result};
 use crate::api::gse::decode::{Process, registration};
 use crate::control::{HostRef, never_enrolled};
@@ -62,11 +63,11 @@ pub(super) async fn plan(
                 (changes, forbidden.filter(|_| is_needed))
             }
         };
-        let note = spec.instances_note().filter(|_| refused.is_none()).map(Message::into_text);
+        let note = spec.instances_note().filter(|_| refused.is_none()).as_ref().map(told).unwrap_or_default();
         let refused = refused.map(|Outcome { code, message, .. }| Refusal {
             code: code.number(),
             name: code.name().to_owned(),
-            message: message.into_text(),
+            told: told(&message),
         });
         RegistrationChange { host: named.to_string(), registered: known.is_some(), changes, refused, note }
     };
@@ -105,7 +106,7 @@ pub(super) fn rows(hosts: &[HostRef], outcomes: Vec<Outcome>) -> Json<Rows> {
         host: host.to_string(),
         code: outcome.code.number(),
         name: outcome.code.name().to_owned(),
-        message: outcome.message.into_text(),
+        told: told(&outcome.message),
     };
     Json(Rows { rows: hosts.iter().zip(outcomes).map(row).collect() })
 }

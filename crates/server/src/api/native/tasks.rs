@@ -8,13 +8,14 @@ use proctor_api::{
     RolloutState, RolloutView, TargetPage, TargetQuery, TargetRow, TargetState, TaskPage, TaskQuery, TaskState,
     TaskView,
 };
-use proctor_model::{Class, Code, FieldError, Outcome, Phrase, TaskId};
+use proctor_model::{Class, Code, FieldError, Outcome, TaskId};
 use proctor_store::{Rollout, TargetFilter, TaskSummary};
 
 use super::body::{Params, page_limit};
 use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
 use super::operations::idempotency;
+use super::told::told;
 use super::{ApiState, Result};
 use crate::control::SubmitOptions;
 
@@ -227,7 +228,7 @@ fn rollout_view(rollout: Rollout) -> RolloutView {
         canary: rollout.canary,
         wait_healthy: rollout.wait_healthy,
         released: rollout.released,
-        reason: rollout.reason,
+        why: rollout.reason().as_ref().map(told).unwrap_or_default(),
     }
 }
 
@@ -240,9 +241,7 @@ pub(super) fn row(row: proctor_store::TargetRow) -> TargetRow {
         operation: row.kind.map(|kind| kind.to_string()),
         code: outcome.code.number(),
         name: outcome.code.name().to_owned(),
-        message_id: outcome.message.phrase().map(|phrase| phrase.id().to_owned()),
-        message_args: outcome.message.phrase().map(Phrase::args_json),
-        message: outcome.message.into_text(),
+        told: told(&outcome.message),
         output: outcome.output,
         snapshot: outcome.snapshot,
     }

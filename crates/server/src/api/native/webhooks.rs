@@ -13,6 +13,7 @@ use super::body::Body;
 use super::caller::Authenticated;
 use super::described;
 use super::error::{Kind, NativeError};
+use super::told::told;
 use super::{ApiState, Result};
 use crate::control::{Control, NewWebhook, WEBHOOKS_MAX};
 use crate::webhooks::WebhookTrial;
@@ -86,17 +87,18 @@ pub(super) async fn test(
     let target = format!("webhook {uuid}: {}", described::webhook(&webhook));
     let reach = state.border.settings.webhooks.clone();
     let work = move |control: Control| async move { control.test_webhook(webhook, reach).await };
-    let told = |trial: &Option<WebhookTrial>| match trial {
+    let outcome = |trial: &Option<WebhookTrial>| match trial {
         Some(WebhookTrial { error: None, .. }) => "done: delivered".to_owned(),
         Some(WebhookTrial { error: Some(error), .. }) => format!("not delivered: {error}"),
         None => "too many tests".to_owned(),
     };
-    let Some(trial) = state.control.administer(&caller.who, "test_webhook", [target], work, told).await? else {
+    let Some(trial) = state.control.administer(&caller.who, "test_webhook", [target], work, outcome).await? else {
         let message = "webhooks are being tested, this one within the last seconds: try again in a moment";
         return Err(NativeError::new(Kind::TooManyRequests, message.to_owned()));
     };
     let took_ms = u64::try_from(trial.took.as_millis()).unwrap_or(u64::MAX);
-    Ok(Json(WebhookTested { delivered: trial.error.is_none(), status: trial.status, error: trial.error, took_ms }))
+    let failure = trial.error.as_ref().map(told).unwrap_or_default();
+    Ok(Json(WebhookTested { delivered: trial.error.is_none(), status: trial.status, failure, took_ms }))
 }
 
 fn webhook(body: proctor_api::NewWebhook) -> std::result::Result<NewWebhook, FieldError> {

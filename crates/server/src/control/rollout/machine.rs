@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use proctor_model::{Message, Subject, messages};
+use proctor_model::{Message, ProcessKey, Subject, messages};
 use proctor_store::{Millis, Rollout, RolloutState};
 
 /// How long a process may take to become healthy after its operation succeeded. Counts anew after a
@@ -41,9 +41,9 @@ pub(super) enum Step {
 pub(super) enum StopReason {
     TooManyFailures,
     /// Who made it may not operate all of the rest any more; in words.
-    RightsWithdrawn(String),
-    /// What a target that waits would be operated with is no longer registered; in words.
-    SpecChanged(String),
+    RightsWithdrawn(Message),
+    /// What a target that waits would be operated with is no longer registered.
+    SpecChanged(ProcessKey),
 }
 
 impl StopReason {
@@ -51,7 +51,9 @@ impl StopReason {
     pub(super) fn message(&self) -> Message {
         match self {
             Self::TooManyFailures => messages::skipped_after_failures(),
-            Self::RightsWithdrawn(why) | Self::SpecChanged(why) => messages::skipped_because(why),
+            Self::RightsWithdrawn(why) if why.phrase().is_none() => messages::skipped_because(why),
+            Self::RightsWithdrawn(why) => messages::skipped_for(why.clone()),
+            Self::SpecChanged(process) => messages::skipped_for(messages::registration_changed(process)),
         }
     }
 }
@@ -179,9 +181,7 @@ impl RolloutMachine {
                 let canary = if self.awaits_canary() { rollout.canary } else { 0 };
                 Rollout { state: RolloutState::Running, canary, ..rollout }
             }
-            Step::Stop(reason) => {
-                Rollout { state: RolloutState::Failed, reason: Some(reason.message().into_text()), ..rollout }
-            }
+            Step::Stop(reason) => rollout.ended(RolloutState::Failed, reason.message()),
             Step::Finish => Rollout { state: RolloutState::Done, ..rollout },
         }
     }
@@ -268,6 +268,7 @@ mod tests {
             earlier: Vec::new(),
             state: RolloutState::Running,
             reason: None,
+            reason_phrase: None,
             makers: Vec::new(),
         }
     }

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    AccessTarget, AgentId, Class, Namespace, OperationKind, Permissions, ProcessKey, Spec, Subject, TaskId,
+    AccessTarget, AgentId, Class, Message, Namespace, OperationKind, Permissions, ProcessKey, Spec, Subject, TaskId,
+    messages,
 };
 use proctor_store::{HostLocation, Refusal};
 
@@ -40,8 +41,9 @@ impl Waiting {
         Self { makers: rolling.roll.makers().to_vec(), targets: targets.collect() }
     }
 
-    fn makers(&self) -> String {
-        self.makers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+    fn makers(&self) -> Message {
+        let names = self.makers.iter().map(messages::named);
+        names.reduce(messages::both).unwrap_or_default()
     }
 }
 
@@ -78,8 +80,7 @@ impl Control {
         for (key, targets) in self.with_rolling(task, held).unwrap_or_default() {
             let registered = self.specs_on(&key, targets.iter().map(|(agent, _)| agent.clone()).collect()).await?;
             if targets.iter().any(|(agent, spec)| registered.get(agent) != Some(spec)) {
-                let why = format!("the registration of process {key} changed while the task waited");
-                return Ok(Some(StopReason::SpecChanged(why)));
+                return Ok(Some(StopReason::SpecChanged(key)));
             }
         }
         Ok(None)
@@ -101,7 +102,7 @@ impl Control {
         };
         let permissions = match permissions {
             Ok(permissions) => permissions,
-            Err(refusal) => return Ok(Some(StopReason::RightsWithdrawn(refusal.to_string()))),
+            Err(refusal) => return Ok(Some(StopReason::RightsWithdrawn(refused(refusal)))),
         };
         if Class::ALL.into_iter().all(|class| permissions.allows_everywhere(class)) {
             return Ok(None);
@@ -111,14 +112,18 @@ impl Control {
         let lost = waiting.targets.iter().zip(sites).find_map(|((_, key, kind), site)| {
             let site = site?;
             let class = lacked(permissions, *kind, &site, &key.namespace)?;
-            Some(format!(
-                "{} may no longer {class} in namespace {} on host {}",
-                waiting.makers(),
-                key.namespace,
-                site.key
-            ))
+            Some(messages::may_no_longer(waiting.makers(), class.message(), &key.namespace, site.key))
         });
         Ok(lost.map(StopReason::RightsWithdrawn))
+    }
+}
+
+fn refused(refusal: &Refusal) -> Message {
+    match refusal {
+        Refusal::UserDisabled(user) => messages::user_is_disabled(user),
+        Refusal::UnknownUser(user) => messages::user_is_unknown(user),
+        Refusal::UnknownApp(app) => messages::app_is_unknown(app),
+        other => Message::plain(other.to_string()),
     }
 }
 

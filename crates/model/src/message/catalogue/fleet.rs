@@ -1,0 +1,27 @@
+//! What the server says of the fleet: what somebody should look at, and why something stopped or did not arrive.
+
+super::catalogue! { Server:
+    // Why a rolling task stopped.
+    skipped_for(reason: message) =
+        "skipped: {reason}, so the rolling task was stopped" |
+        "已跳过：{reason}，滚动任务已停止";
+    may_no_longer(who: message, class: message, namespace: text, host: text) =
+        "{who} may no longer {class} in namespace {namespace} on host {host}" |
+        "{who} 已失去{class}权限，命名空间 {namespace}，主机 {host}";
+    registration_changed(process: text) =
+        "the registration of process {process} changed while the task waited" |
+        "进程 {process} 的注册信息在任务等待期间已变更";
+    both(one: message, other: message) = "{one} and {other}" | "{one} 和 {other}";
+    user_is_disabled(user: text) = "user {user} is disabled" | "用户 {user} 已停用";
+    user_is_unknown(user: text) = "user {user} is not known" | "用户 {user} 不存在";
+    app_is_unknown(app: text) = "app {app} is not known" | "应用 {app} 不存在";
+
+    // Webhooks.
+    webhook_secret_sealed() =
+        "its secret cannot be opened: add the webhook again" |
+        "无法解开其密钥，请重新添加该 Webhook";
+    webhook_answered(status: text) = "the receiver answered with {status}" | "接收方返回 {status}";
+    webhook_unreachable(error: text) = "cannot reach the receiver: {error}" | "无法连接接收方：{error}";
+    webhook_address_unusable(problem: message) = "its address cannot be used: {problem}" | "其地址不可用：{problem}";
+    webhook_not_read(error: text) = "the server cannot read the webhook: {error}" | "服务端无法读取该 Webhook：{error}";
+}

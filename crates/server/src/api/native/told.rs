@@ -1,0 +1,11 @@
+//! Sentences of the catalogue, as answers carry them.
+
+use proctor_api::Sentence;
+use proctor_model::Message;
+
+use crate::api::language;
+
+/// In the language of the call, with id and arguments.
+pub(super) fn told<T: Sentence>(message: &Message) -> T {
+    T::new(language::of_message(message), message.phrase())
+}
