@@ -34,7 +34,7 @@ export async function pagesOf({ url, token }) {
     enrol: "/enrol",
     "access-users": "/access",
     "access-bindings": "/access?tab=bindings",
-    "access-check": "/access?tab=check&subject=user%3Aon-call&place=business%3A2",
+    "access-check": "/access?tab=check&subject=user%3Aon-call&business=2&cloud=0",
     webhooks: "/webhooks",
     settings: "/settings",
     "not-found": "/nowhere",

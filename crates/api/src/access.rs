@@ -245,6 +245,55 @@ pub struct BindingQuery {
     pub subject: Option<String>,
 }
 
+/// Which grants: of whom, of what, and where. A field that is absent does not narrow. A process is in the scope of its
+/// namespace, and of the business and the cloud area of its host: give `namespace` and `host` together to ask for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct GrantQuery {
+    /// `app:CODE` or `user:NAME`.
+    pub subject: Option<String>,
+    /// `read`, `operate`, `register`, `limits` or `admin`.
+    pub class: Option<String>,
+    pub namespace: Option<String>,
+    /// An IP address, `CLOUD:IP` or an agent id: where it belongs counts as `business` and `cloud`.
+    pub host: Option<String>,
+    /// Not with `host`.
+    #[serde(default, deserialize_with = "crate::id::optional")]
+    pub business: Option<u64>,
+    /// Not with `host`.
+    pub cloud: Option<u32>,
+    /// True: only those on everything. Not with a place.
+    pub everywhere: Option<bool>,
+}
+
+/// A class that a binding gives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GrantView {
+    pub subject: String,
+    pub class: String,
+    pub role: String,
+    /// As the binding says it, such as `set:2`.
+    pub scope: String,
+    /// The id of the binding.
+    pub binding: String,
+    /// The user is disabled: the grant is there, but nobody can use it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub disabled: bool,
+    /// Only of `register`: values of `identity.user` that specs may have; empty: any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow_users: Vec<String>,
+    /// Only of `register`: directories that hold every path of the spec; empty: any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow_roots: Vec<String>,
+}
+
+/// By subject, then in the order of classes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GrantList {
+    pub grants: Vec<GrantView>,
+}
+
 /// A join token to be made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]

@@ -33,8 +33,8 @@ mod usage;
 
 pub use access::{
     Allowed, AllowedWithin, AppList, AppQuery, AppView, BindingList, BindingQuery, BindingView, CreatedApp,
-    CreatedToken, CreatedUserToken, NewApp, NewBinding, NewGrant, NewRole, NewToken, NewUser, NewUserToken, RoleList,
-    RoleView, TokenList, TokenView, UserChange, UserList, UserTokenList, UserTokenView, UserView, Who,
+    CreatedToken, CreatedUserToken, GrantList, GrantQuery, GrantView, NewApp, NewBinding, NewGrant, NewRole, NewToken,
+    NewUser, NewUserToken, RoleList, RoleView, TokenList, TokenView, UserChange, UserList, UserTokenList, UserTokenView, UserView, Who,
 };
 pub use audit::{AuditFilter, AuditPage, AuditQuery, AuditVerdict, AuditView};
 pub use businesses::{BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView};

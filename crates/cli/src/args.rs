@@ -233,6 +233,8 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Show who the server takes you for and what you may do
     Whoami,
+    /// List who may do what where
+    Grants(GrantsArgs),
     /// Diagnose the server and its fleet, with advice
     Doctor,
     /// Simulate thousands of agents to load-test a server
@@ -259,6 +261,32 @@ pub(crate) struct HostsArgs {
     pub(crate) watch: WatchArgs,
     #[command(subcommand)]
     pub(crate) command: Option<HostsCommand>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GrantsArgs {
+    /// Only of this app:CODE or user:NAME
+    #[arg(long, env = "PROCTOR_SUBJECT", value_name = "SUBJECT")]
+    pub(crate) subject: Option<String>,
+    /// Only this class: read, operate, register, limits or admin
+    #[arg(long, env = "PROCTOR_CLASS", value_name = "CLASS")]
+    pub(crate) class: Option<String>,
+    /// Only what counts in this namespace; with --host, on a process of that host
+    #[arg(long, env = "PROCTOR_NAMESPACE", value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+    /// Only what counts on this host
+    #[arg(long, env = "PROCTOR_HOST", value_name = "HOST", conflicts_with_all = ["business", "cloud_id"])]
+    pub(crate) host: Option<String>,
+    /// Only what counts in this business
+    #[arg(long, env = "PROCTOR_BUSINESS", value_name = "ID")]
+    pub(crate) business: Option<u64>,
+    /// Only what counts in this cloud area
+    #[arg(long, env = "PROCTOR_CLOUD_ID", value_name = "N")]
+    pub(crate) cloud_id: Option<u32>,
+    /// Only what counts everywhere
+    #[arg(long, env = "PROCTOR_EVERYWHERE", value_parser = BoolishValueParser::new(),
+          conflicts_with_all = ["namespace", "host", "business", "cloud_id"])]
+    pub(crate) everywhere: bool,
 }
 
 #[derive(Debug, Subcommand)]

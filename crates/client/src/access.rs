@@ -3,8 +3,9 @@
 use futures::Stream;
 use proctor_api::{
     AppList, AppQuery, AppView, AuditFilter, AuditPage, AuditQuery, AuditVerdict, AuditView, BindingList, BindingQuery,
-    BindingView, CreatedApp, CreatedUserToken, NewApp, NewBinding, NewPassword, NewRole, NewUser, NewUserToken,
-    RoleList, RoleView, SignInLink, UserChange, UserList, UserTokenList, UserTokenView, UserView, Who,
+    BindingView, CreatedApp, CreatedUserToken, GrantList, GrantQuery, GrantView, NewApp, NewBinding, NewPassword,
+    NewRole, NewUser, NewUserToken, RoleList, RoleView, SignInLink, UserChange, UserList, UserTokenList, UserTokenView,
+    UserView, Who,
 };
 use reqwest::Method;
 
@@ -15,6 +16,12 @@ impl Client {
     /// Who we are to the server, and what we may do.
     pub async fn whoami(&self) -> Result<Who> {
         self.get(&["whoami"], NOTHING).await
+    }
+
+    /// Who may do what where.
+    pub async fn grants(&self, query: &GrantQuery) -> Result<Vec<GrantView>> {
+        let list: GrantList = self.get(&["access", "grants"], query).await?;
+        Ok(list.grants)
     }
 
     pub async fn apps(&self) -> Result<Vec<AppView>> {

@@ -32,6 +32,25 @@ export const bindingsQuery = queryOptions({
   queryFn: async ({ signal }) => (await data(api.GET("/api/v1/bindings", { signal }))).bindings,
 });
 
+export type Grant = Schemas["GrantView"];
+export type GrantFilter = {
+  subject?: string;
+  class?: string;
+  namespace?: string;
+  host?: string;
+  business?: number;
+  cloud?: number;
+  everywhere?: boolean;
+};
+
+/** Who may do what where. */
+export const grantsQuery = (query: GrantFilter) =>
+  queryOptions({
+    queryKey: ["grants", query],
+    queryFn: async ({ signal }) =>
+      (await data(api.GET("/api/v1/access/grants", { params: { query }, signal }))).grants,
+  });
+
 export const joinTokensQuery = queryOptions({
   queryKey: ["join-tokens"],
   queryFn: async ({ signal }) => (await data(api.GET("/api/v1/tokens", { signal }))).tokens,

@@ -8,12 +8,13 @@ use anyhow::{Context, Result};
 use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand};
 use proctor_client::{
-    AppView, BindingQuery, BindingView, NewBinding, NewUserToken, RoleView, UserTokenView, UserView, Who,
+    AppView, BindingQuery, BindingView, GrantQuery, GrantView, NewBinding, NewUserToken, RoleView, UserTokenView,
+    UserView, Who,
 };
 
 use super::{CommandEnd, Session};
-use crate::args::{AppArgs, StoreArgs, parse_duration};
-use crate::output::{self, TextTable, moment, plain, yes_no};
+use crate::args::{AppArgs, GrantsArgs, StoreArgs, parse_duration};
+use crate::output::{self, CellStyle, TextTable, moment, or_dash, plain, yes_no};
 
 /// More than the server takes.
 const PASSWORD_BYTES_MAX: u64 = 64 * 1024;
@@ -190,6 +191,38 @@ fn told(server: &str, who: &Who) -> String {
         }
     }
     text
+}
+
+pub(super) async fn grants(session: &Session, args: GrantsArgs) -> Result<CommandEnd> {
+    let query = GrantQuery {
+        subject: args.subject,
+        class: args.class,
+        namespace: args.namespace,
+        host: args.host,
+        business: args.business,
+        cloud: args.cloud_id,
+        everywhere: args.everywhere.then_some(true),
+    };
+    let grants = session.client.grants(&query).await?;
+    output::print(session.output, &grants, |grants| grant_sheet(grants))?;
+    Ok(CommandEnd::Success)
+}
+
+fn grant_sheet(grants: &[GrantView]) -> TextTable {
+    let mut table = TextTable::new(&["SUBJECT", "MAY", "SCOPE", "ROLE", "ONLY USERS", "ONLY ROOTS"]);
+    for grant in grants {
+        let style = if grant.disabled { CellStyle::Bad } else { CellStyle::Plain };
+        let subject = if grant.disabled { format!("{} (disabled)", grant.subject) } else { grant.subject.clone() };
+        table.row([
+            (subject, style),
+            plain(&grant.class),
+            plain(&grant.scope),
+            plain(&grant.role),
+            plain(or_dash(grant.allow_users.join(", "))),
+            plain(or_dash(grant.allow_roots.join(", "))),
+        ]);
+    }
+    table
 }
 
 /// Every command but those that also work beside a server.

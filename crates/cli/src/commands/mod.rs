@@ -96,6 +96,7 @@ pub(crate) async fn run(command: Command, connection: &Connection) -> Result<Com
         Command::Upgrade(command) => upgrades::run(&session, command).await,
         Command::Top(args) => top::top(&session, args).await,
         Command::Whoami => access::whoami(&session).await,
+        Command::Grants(args) => access::grants(&session, args).await,
         Command::Doctor => doctor::examine(&session).await,
         Command::App(command) => access::app(&session, command).await,
         Command::User(command) => access::user(&session, command).await,

@@ -33,6 +33,64 @@ async fn an_app_is_made_once_gets_new_secrets_and_goes() {
     assert_eq!(world.delete("/apps/second").await.0, StatusCode::NOT_FOUND);
 }
 
+/// Who may do it there, each once.
+async fn who_may(world: &World, query: &str) -> Vec<String> {
+    let grants = world.got(&format!("/access/grants?{query}")).await["grants"].clone();
+    let subjects = column(&grants, "subject");
+    let people = subjects.into_iter().map(|subject| subject.as_str().unwrap().to_owned());
+    people.filter(|subject| subject.starts_with("user:")).collect()
+}
+
+#[tokio::test]
+async fn who_may_operate_a_process_is_told_by_each_scope_that_it_lies_in() {
+    let world = World::new().await;
+    world.put("/businesses/2", json!({ "name": "shop" })).await;
+    world.put("/business-sets/1", json!({ "name": "all shops", "members": [2] })).await;
+    world.put("/hosts/placements", json!({ "hosts": ["10.0.0.1"], "business": 2 })).await;
+    for (user, scope) in [
+        ("area", "cloud:0"),
+        ("biz", "business:2"),
+        ("far", "cloud:7"),
+        ("set", "set:1"),
+        ("space", "namespace:web"),
+        ("top", "everything"),
+    ] {
+        world.post("/users", json!({ "name": user })).await;
+        world.post("/bindings", json!({ "role": "operator", "subject": format!("user:{user}"), "scope": scope })).await;
+    }
+    let bounded = json!({ "role": "owner", "subject": "user:far", "scope": "namespace:db", "allow_users": ["db"] });
+    world.post("/bindings", bounded).await;
+    world.put("/users/biz", json!({ "disabled": true })).await;
+
+    let on_process = who_may(&world, "class=operate&namespace=web&host=10.0.0.1").await;
+    let on_host = who_may(&world, "class=operate&host=agent-1").await;
+    let of_area = who_may(&world, "class=operate&business=9&cloud=7").await;
+    let on_everything = who_may(&world, "class=operate&everywhere=true").await;
+    let of_one = world.got("/access/grants?subject=user:far").await["grants"].clone();
+    let of_biz = world.got("/access/grants?subject=user:biz&class=read").await["grants"].clone();
+
+    assert_eq!(on_process, ["user:area", "user:biz", "user:set", "user:space", "user:top"]);
+    assert_eq!(on_host, ["user:area", "user:biz", "user:set", "user:top"]);
+    assert_eq!(
+        (of_area, on_everything),
+        (vec!["user:far".to_owned(), "user:top".to_owned()], vec!["user:top".to_owned()])
+    );
+    assert_eq!(column(&of_one, "class"), ["read", "operate", "register", "limits", "read", "operate"], "{of_one}");
+    let register = of_one.as_array().unwrap().iter().find(|grant| grant["class"] == "register").unwrap();
+    assert_eq!((&register["scope"], &register["allow_users"]), (&json!("namespace:db"), &json!(["db"])));
+    assert_eq!((of_biz.as_array().unwrap().len(), &of_biz[0]["disabled"]), (1, &json!(true)));
+    for (query, field) in [
+        ("class=fly", "class"),
+        ("subject=ana", "subject"),
+        ("host=10.0.0.1&cloud=0", "host"),
+        ("everywhere=true&cloud=0", "everywhere"),
+    ] {
+        let (status, answer) = world.get(&format!("/access/grants?{query}")).await;
+        assert_eq!((status, error(&answer).1), (StatusCode::BAD_REQUEST, field), "{answer}");
+    }
+    assert_eq!(world.get("/access/grants?host=10.9.9.9").await.0, StatusCode::NOT_FOUND);
+}
+
 #[tokio::test]
 async fn a_new_secret_gives_a_trusted_app_no_right_that_was_taken_from_it() {
     let world = World::new().await;

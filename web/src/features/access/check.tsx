@@ -1,23 +1,16 @@
 import { useQuery } from "@tanstack/react-query";
-import { AutoComplete, Select } from "antd";
-import {
-  appsQuery,
-  bindingsQuery,
-  type OperationClass,
-  operationClasses,
-  rolesQuery,
-  usersQuery,
-} from "@/api/access";
-import { businessesQuery, businessSetsQuery } from "@/api/hosts";
+import { Select } from "antd";
+import { appsQuery, type Grant, type GrantFilter, grantsQuery, operationClasses, usersQuery } from "@/api/access";
+import { businessesQuery } from "@/api/hosts";
 import { useMessages } from "@/settings/context";
+import { FilterInput } from "@/ui/filter-input";
 import { Panel } from "@/ui/page";
 import { SimpleTable } from "@/ui/simple-table";
 import { Failure, Skeleton } from "@/ui/states";
-import { useUrlValue } from "@/ui/url-state";
-import { covers, grantsOf } from "./rights-of";
+import { useUrlNumber, useUrlValue } from "@/ui/url-state";
 import { useScopeName } from "./scope-name";
 
-/** "What may X do where" and "who may do Y on Z", worked out from bindings and roles. */
+/** "What may X do where" and "who may do Y on Z", as the server judges calls. */
 export function Check() {
   return (
     <div className="check-grid">
@@ -27,35 +20,30 @@ export function Check() {
   );
 }
 
-/** Bindings and roles; before they are there, or without them, nothing is said of who may do what. */
-function useGrants() {
-  const bindings = useQuery(bindingsQuery);
-  const roles = useQuery(rolesQuery);
+/** The grants, or what is shown before they are there: nobody is told to have none until that is known. */
+function useGrants(filter: GrantFilter, isAsked = true) {
+  const query = useQuery({ ...grantsQuery(filter), enabled: isAsked });
   const instead =
-    bindings.data && roles.data ? null : bindings.error || roles.error ? (
-      <Failure
-        error={bindings.error ?? roles.error}
-        need="admin"
-        onRetry={() => void Promise.all([bindings.refetch(), roles.refetch()])}
-      />
+    query.data || !isAsked ? null : query.error ? (
+      <Failure error={query.error} need="admin" onRetry={() => void query.refetch()} />
     ) : (
       <Skeleton />
     );
-  return { bindings: bindings.data ?? [], roles: roles.data ?? [], instead };
+  return { grants: query.data ?? [], instead };
 }
 
 function WhatMay() {
   const { access, terms } = useMessages();
   const text = access.check;
-  const { bindings, roles, instead } = useGrants();
-  const scopeName = useScopeName();
   const users = useQuery(usersQuery).data ?? [];
   const apps = useQuery(appsQuery).data ?? [];
   const [subject, setSubject] = useUrlValue("subject");
+  const { grants, instead } = useGrants({ subject }, subject !== "");
+  const through = useThrough();
   const subjects = [...users.map((user) => `user:${user.name}`), ...apps.map((app) => `app:${app.code}`)];
   const rows = operationClasses.map((right) => ({
     right,
-    grants: subject ? grantsOf(bindings, roles, right, subject) : [],
+    grants: grants.filter((grant) => grant.class === right),
   }));
   return (
     <Panel title={text.whatMay}>
@@ -69,6 +57,7 @@ function WhatMay() {
           onChange={setSubject}
           options={subjects.map((value) => ({ value, label: value }))}
         />
+        {grants.some((grant) => grant.disabled) && <p className="tone-warning">{text.disabled}</p>}
       </div>
       {instead ?? (
         <SimpleTable
@@ -85,9 +74,7 @@ function WhatMay() {
               key: "where",
               title: text.place,
               render: (row) =>
-                row.grants.map((grant) => text.through(grant.role, scopeName(grant.scope))).join("; ") || (
-                  <span className="muted">{text.nothing}</span>
-                ),
+                row.grants.map(through).join("; ") || <span className="muted">{text.nothing}</span>,
             },
           ]}
         />
@@ -99,19 +86,21 @@ function WhatMay() {
 function WhoMay() {
   const { access, terms } = useMessages();
   const text = access.check;
-  const { bindings, roles, instead } = useGrants();
-  const scopeName = useScopeName();
   const businesses = useQuery(businessesQuery).data ?? [];
-  const sets = useQuery(businessSetsQuery);
   const [right, setRight] = useUrlValue("right", "operate");
-  const [place, setPlace] = useUrlValue("place", "everything");
-  const places = ["everything", ...businesses.map((each) => `business:${each.id}`), "namespace:", "cloud:0"];
-  const found = grantsOf(bindings, roles, right as OperationClass).filter((grant) =>
-    covers(grant.scope, place, sets.data ?? []),
-  );
+  const [namespace] = useUrlValue("namespace");
+  const [host] = useUrlValue("host");
+  const [, setBusiness] = useUrlValue("business");
+  const business = useUrlNumber("business");
+  const cloud = useUrlNumber("cloud");
+  const ofHost = host ? { host } : { business, cloud };
+  const place = { namespace: namespace || undefined, ...ofHost };
+  const isAnywhere = Object.values(place).every((value) => value === undefined);
+  const { grants, instead } = useGrants({ class: right, ...(isAnywhere ? { everywhere: true } : place) });
+  const through = useThrough();
   return (
     <Panel title={text.whoMay}>
-      <div className="panel-body row">
+      <div className="panel-body row wrap">
         <Select
           style={{ width: 140 }}
           aria-label={text.right}
@@ -119,35 +108,56 @@ function WhoMay() {
           onChange={setRight}
           options={operationClasses.map((value) => ({ value, label: terms.right[value] }))}
         />
-        <AutoComplete
-          className="grow"
-          aria-label={text.place}
-          value={place}
-          onChange={setPlace}
-          options={places.map((value) => ({ value, label: scopeName(value) }))}
-        />
+        <FilterInput name="namespace" label={text.namespace} width={130} />
+        <FilterInput name="host" label={text.host} width={130} />
+        {!host && (
+          <>
+            <Select
+              allowClear
+              showSearch={{ optionFilterProp: "label" }}
+              style={{ minWidth: 120 }}
+              placeholder={text.business}
+              aria-label={text.business}
+              value={business === undefined ? undefined : String(business)}
+              onChange={(value: string | undefined) => setBusiness(value)}
+              options={businesses.map((each) => ({ value: String(each.id), label: each.name }))}
+            />
+            <FilterInput name="cloud" label={text.cloud} width={110} />
+          </>
+        )}
       </div>
-      {sets.error && !sets.data && <Failure error={sets.error} onRetry={() => void sets.refetch()} />}
+      <p className="muted panel-body">{isAnywhere ? text.onEverything : text.onPlace}</p>
       {instead ?? (
         <SimpleTable
           label={text.whoMay}
-          rows={found}
-          rowKey={(grant) => `${grant.subject} ${grant.role} ${grant.scope}`}
+          rows={grants}
+          rowKey={(grant) => `${grant.binding} ${grant.class}`}
           empty={text.nobody}
           columns={[
             {
               key: "subject",
               title: text.subject,
-              render: (grant) => <span className="mono">{grant.subject}</span>,
+              render: (grant) => (
+                <span className="mono">
+                  {grant.subject} {grant.disabled && <span className="tone-warning">{text.isDisabled}</span>}
+                </span>
+              ),
             },
-            {
-              key: "through",
-              title: access.bindings.role,
-              render: (grant) => text.through(grant.role, scopeName(grant.scope)),
-            },
+            { key: "through", title: access.bindings.role, render: through },
           ]}
         />
       )}
     </Panel>
   );
+}
+
+/** The role and the scope of a grant, and what it is limited to. */
+function useThrough(): (grant: Grant) => string {
+  const { access } = useMessages();
+  const scopeName = useScopeName();
+  return ({ role, scope, allow_users = [], allow_roots = [] }) => {
+    const only = [...allow_users, ...allow_roots].join(", ");
+    const through = access.check.through(role, scopeName(scope));
+    return only ? `${through} (${access.check.only(only)})` : through;
+  };
 }

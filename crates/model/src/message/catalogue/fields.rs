@@ -4,6 +4,7 @@ super::catalogue! { Server:
     in_field(field: text, problem: message) = "{field}: {problem}" | "{field}: {problem}";
 
     is_missing() = "is missing" | "缺失";
+    not_together_with(others: text) = "cannot be combined with {others}" | "不能与 {others} 同时使用";
     scope_is_missing() = "is missing, and so is bk_scope_type" | "缺失，且没有 bk_scope_type";
     schedule_is_missing() = "is missing: a periodic process needs a schedule" | "缺失：周期执行进程需要指定执行周期";
     value_does_not_fit(value: text, problem: message) = "'{value}' does not fit: {problem}" | "'{value}' 不符合要求：{problem}";

@@ -165,6 +165,7 @@ fn table() -> Vec<Route> {
         read_route(Admin, routes!(roles::bindings)),
         write_route(Admin, routes!(roles::bind)),
         write_route(Admin, routes!(roles::unbind)),
+        read_route(Admin, routes!(grants::list)),
         read_route(Admin, routes!(audit::list)),
         read_route(Admin, routes!(audit::export)),
         read_route(Admin, routes!(audit::verify)),
