@@ -214,6 +214,35 @@ pub struct TableView {
     pub bytes: u64,
 }
 
+/// In which state a host is. Where several would fit, the one that is listed last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HostStatus {
+    /// Not connected.
+    Away,
+    /// Not connected because no relay of its cloud area is.
+    Unreachable,
+    Online,
+    /// In maintenance, connected or not.
+    Cordoned,
+    /// Not connected, and its certificate opens no session.
+    Revoked,
+    /// It is new and gets no work until an administrator approves it.
+    AwaitsApproval,
+}
+
+/// What is wrong with a host beyond its state. Hosts that are cordoned or await approval have none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HostTrouble {
+    /// The agent's certificate ends within seven days.
+    CertificateEnds,
+    /// Its clock is more than 30 s apart from the server's.
+    ClockOff,
+    /// The agent's version is not the server's.
+    AgentOutdated,
+}
+
 /// Which hosts; a field that is absent does not narrow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -222,8 +251,13 @@ pub struct HostQuery {
     #[serde(default, deserialize_with = "crate::id::optional")]
     pub business: Option<u64>,
     pub cloud: Option<u32>,
+    /// Whether its agent is connected, whatever the `state`.
     pub online: Option<bool>,
-    /// The agent's version.
+    /// As `GET /overview` counts it, and as old as that; not with `token`.
+    pub state: Option<HostStatus>,
+    /// As `GET /overview` counts it, and as old as that; not with `token`.
+    pub trouble: Option<HostTrouble>,
+    /// The agent's version; empty: those that never connected.
     pub version: Option<String>,
     /// The id of the join token that its agent enrolled with, as long as the token is kept. For administrators.
     pub token: Option<String>,

@@ -34,7 +34,8 @@ mod usage;
 pub use access::{
     Allowed, AllowedWithin, AppList, AppQuery, AppView, BindingList, BindingQuery, BindingView, CreatedApp,
     CreatedToken, CreatedUserToken, GrantList, GrantQuery, GrantView, NewApp, NewBinding, NewGrant, NewRole, NewToken,
-    NewUser, NewUserToken, RoleList, RoleView, TokenList, TokenView, UserChange, UserList, UserTokenList, UserTokenView, UserView, Who,
+    NewUser, NewUserToken, RoleList, RoleView, TokenList, TokenView, UserChange, UserList, UserTokenList,
+    UserTokenView, UserView, Who,
 };
 pub use audit::{AuditFilter, AuditPage, AuditQuery, AuditVerdict, AuditView};
 pub use businesses::{BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView};
@@ -45,22 +46,22 @@ pub use events::{
     WebhookFormat, WebhookList, WebhookTested, WebhookView,
 };
 pub use hosts::{
-    ApproveRequest, CordonRequest, CordonView, DownloadList, DownloadView, HostPage, HostQuery, HostView, ImportRow,
-    Imported, LinkView, Placed, Placement, RejoinRequest, RejoinView, ServerView, StorageView, TableView,
-    UnservedHostList, UnservedHostView,
+    ApproveRequest, CordonRequest, CordonView, DownloadList, DownloadView, HostPage, HostQuery, HostStatus,
+    HostTrouble, HostView, ImportRow, Imported, LinkView, Placed, Placement, RejoinRequest, RejoinView, ServerView,
+    StorageView, TableView, UnservedHostList, UnservedHostView,
 };
 pub use id::ID_MAX;
 pub use logs::{LogQuery, LogState, LogView};
 pub use object::Object;
 pub use operations::{Accepted, ExactTarget, OperationRequest, Plan, PlannedTarget, Refusal, Rolling};
 pub use overview::{
-    AgentVersion, Attention, AttentionKind, EndingCertificate, FleetMap, FoundHost, HostCounts, HostState, Overview,
-    ProcessCounts, SearchQuery, SearchResult, Severity, TaskCounts,
+    AgentVersion, Attention, AttentionKind, CloudHosts, EndingCertificate, FleetMap, FoundHost,
+    HostCounts, HostState, Overview, ProcessCounts, SearchQuery, SearchResult, Severity, TaskCounts,
 };
 pub use pools::{PoolList, PoolMember, PoolQuery, PoolSetting, PoolUsage, PoolView, SetPools};
 pub use process_lists::{
-    FacetCount, Facets, GroupPage, GroupQuery, GroupSort, HealthState, LabelFacet, PhaseCounts, ProcessFilter,
-    ProcessGroup, ProcessQuery, ProcessSort, SEARCH_CHARS_MAX, SortOrder, Trouble,
+    FacetCount, Facets, GroupPage, GroupQuery, GroupSort, HealthState, LabelFacet, PhaseCounts,
+    ProcessFilter, ProcessGroup, ProcessQuery, ProcessSort, SEARCH_CHARS_MAX, SortOrder, Trouble,
 };
 pub use processes::{
     Change, DiffQuery, HistoryQuery, ProcessPage, ProcessView, RegisterQuery, RegistrationChange, RegistrationPlan,

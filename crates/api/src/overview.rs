@@ -3,13 +3,19 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::{PhaseCounts, TaskView};
+use crate::{PhaseCounts, Reason, TaskView};
 
 /// Counts only what the caller may read. Made from an observation of the whole fleet that may be some seconds old.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Overview {
     pub at_ms: i64,
     pub hosts: HostCounts,
+    /// The hosts of each cloud area; the fifty with the most, by number of the area.
+    #[serde(default)]
+    pub clouds: Vec<CloudHosts>,
+    /// How many cloud areas have hosts, beyond fifty too.
+    #[serde(default)]
+    pub clouds_total: usize,
     pub processes: ProcessCounts,
     pub tasks: TaskCounts,
     /// What somebody should look at, the most severe first; at most fifty.
@@ -23,21 +29,39 @@ pub struct Overview {
     pub certificates_ending_total: usize,
 }
 
+/// Hosts by their [`crate::HostStatus`]: each counts once. `GET /hosts?state=` lists them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HostCounts {
     pub total: u64,
     pub online: u64,
-    /// Not connected, neither unreachable nor revoked.
+    /// Not connected, and in none of the other states.
     pub away: u64,
     pub revoked: u64,
     /// Not connected because no relay of their cloud area is; whether they are well is not known.
     #[serde(default)]
     pub unreachable: u64,
+    /// In maintenance, connected or not.
+    #[serde(default)]
+    pub cordoned: u64,
+    /// New hosts that get no work until an administrator approves them.
+    #[serde(default)]
+    pub awaits_approval: u64,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CloudHosts {
+    pub cloud: u32,
+    #[serde(flatten)]
+    pub hosts: HostCounts,
+}
+
+/// Those of cordoned hosts are counted apart: what follows `cordoned` is without them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProcessCounts {
     pub total: u64,
+    /// On hosts in maintenance, whatever their phase.
+    #[serde(default)]
+    pub cordoned: u64,
     pub phases: PhaseCounts,
     /// Running, and the health command says that it is not well.
     pub unhealthy: u64,
@@ -70,7 +94,8 @@ pub struct Attention {
     /// Since when the first of them is in that state; null where that is not known.
     pub since: Option<i64>,
     /// On one of the hosts; empty where it is not known.
-    pub reason: String,
+    #[serde(flatten)]
+    pub why: Reason,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
@@ -96,6 +121,8 @@ pub enum AttentionKind {
     ClockOff,
     /// The agent's version is not the server's.
     AgentOutdated,
+    /// A new host that an administrator has to approve.
+    AwaitsApproval,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -120,8 +147,8 @@ pub struct FleetMap {
     pub worst: Vec<HostState>,
 }
 
-/// The worst that is known of the processes of a host; from good to bad, except that a host without a connected agent
-/// is always away, or unreachable where no relay of its cloud area is connected.
+/// The worst that is known of the processes of a host; from good to bad. Of a host that is not online (`GET /hosts`,
+/// `state`), that state instead, whatever is known of its processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HostState {
@@ -133,8 +160,13 @@ pub enum HostState {
     Changing,
     Unknown,
     Failed,
+    /// Not connected, also where its certificate was revoked.
     Away,
+    /// No relay of its cloud area is connected.
     Unreachable,
+    /// In maintenance, connected or not.
+    Cordoned,
+    AwaitsApproval,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]

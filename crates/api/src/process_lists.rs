@@ -31,6 +31,8 @@ macro_rules! process_query {
             pub lifetime: Option<Lifetime>,
             /// Whether the host's agent is connected.
             pub online: Option<bool>,
+            /// Whether the host is in maintenance.
+            pub cordoned: Option<bool>,
             pub managed: Option<bool>,
             pub health: Option<HealthState>,
             /// What is wrong beyond the phase.
@@ -54,6 +56,7 @@ macro_rules! process_query {
                     phase: self.phase.clone(),
                     lifetime: self.lifetime,
                     online: self.online,
+                    cordoned: self.cordoned,
                     managed: self.managed,
                     health: self.health,
                     trouble: self.trouble,

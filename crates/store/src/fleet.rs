@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use proctor_model::{Labels, Lifetime, Phase, ProcessKey};
+use proctor_model::{Labels, Lifetime, Message, Phase, ProcessKey};
 
 use crate::{HostLocation, Millis};
 
@@ -22,7 +22,7 @@ pub struct Fleet {
     /// Each that a process has, once.
     pub versions: Vec<Box<str>>,
     /// One reason for all processes of which a caller sees all or none; see [`Self::reason`].
-    pub(crate) reasons: HashMap<ReasonKey, Box<str>>,
+    pub(crate) reasons: HashMap<ReasonKey, Message>,
 }
 
 /// Processes of one key and phase on hosts of one business and cloud area.
@@ -86,7 +86,7 @@ pub struct FleetProcess {
 }
 
 /// So many starts by supervision without a stable run in between are a loop.
-pub(crate) const LOOP_STARTS: u32 = 3;
+pub const CRASH_LOOP_STARTS: u32 = 3;
 
 /// What is wrong with a process beyond its phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl FleetProcess {
 
     /// A process that was evicted is started again, too, but it did not crash.
     pub fn is_crash_looping(&self) -> bool {
-        self.managed && self.restarts >= LOOP_STARTS && !self.evicted && self.phase != Phase::Failed
+        self.managed && self.restarts >= CRASH_LOOP_STARTS && !self.evicted && self.phase != Phase::Failed
     }
 }
 
@@ -141,9 +141,9 @@ impl Fleet {
         &self.hosts[process.host as usize]
     }
 
-    /// Why the process, or another one that is there for the same callers, is in its phase; "" where nothing is known.
-    pub fn reason(&self, process: &FleetProcess) -> &str {
-        self.reasons.get(&ReasonKey::new(process.key, process.phase, self.host(process))).map_or("", |reason| reason)
+    /// Why the process, or another one that is there for the same callers, is in its phase, where that is known.
+    pub fn reason(&self, process: &FleetProcess) -> Option<&Message> {
+        self.reasons.get(&ReasonKey::new(process.key, process.phase, self.host(process)))
     }
 
     pub fn spec(&self, process: &FleetProcess) -> &FleetSpec {

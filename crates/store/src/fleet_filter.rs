@@ -41,7 +41,8 @@ impl<'a> FleetFilter<'a> {
                 is_meant: agents.as_ref().is_none_or(|agents| agents.contains(&site.agent))
                     && businesses.as_ref().is_none_or(|wanted| site.business.is_some_and(|id| wanted.contains(&id)))
                     && query.cloud.is_none_or(|cloud| cloud == site.key.cloud)
-                    && query.online.is_none_or(|online| online == host.online),
+                    && query.online.is_none_or(|online| online == host.online)
+                    && query.cordoned.is_none_or(|(cordoned, now)| cordoned == site.cordon_at(now).is_some()),
                 is_visible: places.contains(&place),
                 has_text: has_text(&site.key.to_string()),
             }

@@ -45,7 +45,7 @@ pub use enrolment_records::{
     SessionOpening, SessionRefusal,
 };
 pub use event_records::{EventCountQuery, EventPage, EventQuery, StoredEvent, Webhook, WebhookFormat};
-pub use fleet::{Fleet, FleetHost, FleetProcess, FleetSpec, Health, SpecNumber, Trouble};
+pub use fleet::{CRASH_LOOP_STARTS, Fleet, FleetHost, FleetProcess, FleetSpec, Health, SpecNumber, Trouble};
 pub use fleet_filter::FleetFilter;
 pub use records::{
     App, Assignment, Assignments, Cordon, HostLocation, HostQuery, HostRecord, LabelTerm, Managed, Millis, Observation,

@@ -194,6 +194,8 @@ pub struct ProcessQuery {
     pub lifetime: Option<Lifetime>,
     /// Whether the host's agent is connected.
     pub online: Option<bool>,
+    /// Whether the host is cordoned at this time.
+    pub cordoned: Option<(bool, Millis)>,
     pub managed: Option<bool>,
     /// What the health command said last: `healthy`, `unhealthy` or `cannot_run`.
     pub health: Option<String>,

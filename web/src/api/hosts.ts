@@ -3,10 +3,31 @@ import { api, data, type Schemas } from "./client";
 import { type Page, pageLimit } from "./paged";
 
 export type Host = Schemas["HostView"];
+export type HostStatus = Schemas["HostStatus"];
+export type HostTrouble = Schemas["HostTrouble"];
+/** In the order of lists; the overview counts the same. */
+export const hostStates = [
+  "online",
+  "away",
+  "unreachable",
+  "cordoned",
+  "awaits_approval",
+  "revoked",
+] as const satisfies readonly HostStatus[];
+export const hostTroubles = [
+  "certificate_ends",
+  "clock_off",
+  "agent_outdated",
+] as const satisfies readonly HostTrouble[];
+
+/** The version of agents that have never connected, in addresses of the console. */
+export const NEVER_CONNECTED = "unknown";
+
 export type HostFilter = {
   business?: number;
   cloud?: number;
-  online?: boolean;
+  state?: HostStatus;
+  trouble?: HostTrouble;
   version?: string;
   token?: string;
   q?: string;
@@ -40,6 +61,13 @@ export const joinedQuery = (token: string) =>
     queryFn: async ({ signal }) => (await fetchHosts({ token }, null, JOINED_MAX, signal)).rows,
     refetchInterval: 3000,
   });
+
+/** New hosts that an administrator has to let in. */
+export const awaitingQuery = queryOptions({
+  queryKey: ["hosts", "awaiting"],
+  queryFn: async ({ signal }) => (await fetchHosts({ state: "awaits_approval" }, null, JOINED_MAX, signal)).rows,
+  refetchInterval: 10_000,
+});
 
 /** What new hosts can download from the server, and the port of its link. */
 export const downloadsQuery = queryOptions({

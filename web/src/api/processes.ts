@@ -34,6 +34,7 @@ export type ProcessFilter = {
   q?: string;
   lifetime?: Lifetime;
   trouble?: Trouble;
+  cordoned?: boolean;
   sort?: ProcessSort;
   full?: boolean;
   /** Also count what matches; the sums over the fleet (`facetsQuery`) cost less where much does. */

@@ -10,6 +10,7 @@ use proctor_model::{Class, Message, messages};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::error::{ApiError, Problem};
+use super::language::Language;
 use super::limits::Quota;
 use crate::control::{Caller, Control, SeenFleet};
 
@@ -55,8 +56,9 @@ async fn in_turn<T: Send + 'static>(
     turn: OwnedSemaphorePermit,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {
+    let language = Language::current();
     let done = tokio::task::spawn_blocking(move || {
-        let done = work();
+        let done = language.within(work);
         drop(turn);
         done
     });

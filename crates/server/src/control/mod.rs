@@ -287,11 +287,17 @@ impl Control {
 
     /// None for a host that is not known, or that the caller may not read: the two look alike.
     pub async fn host(&self, caller: &Caller, host: &HostRef) -> Result<Option<HostRecord>> {
+        Ok(self.hosts_named(caller, std::slice::from_ref(host)).await?.pop())
+    }
+
+    /// Those of them that are there and that the caller may read, in the same order.
+    pub async fn hosts_named(&self, caller: &Caller, hosts: &[HostRef]) -> Result<Vec<HostRecord>> {
         caller.require_anywhere(Class::Read)?;
-        let found = self.resolve(std::slice::from_ref(host)).await?.pop().flatten();
+        let found = self.resolve(hosts).await?;
         let gone = self.gone_unwritten();
         let seen = |host: HostRecord| HostRecord { online: host.online && !gone.contains(&host.agent), ..host };
-        Ok(found.filter(|host| caller.is_allowed(Class::Read, host, None)).map(seen))
+        let readable = found.into_iter().flatten().filter(|host| caller.is_allowed(Class::Read, host, None));
+        Ok(readable.map(seen).collect())
     }
 
     /// What was noticed when the agent connected; nothing of one that is not connected.

@@ -2,8 +2,9 @@
 //!
 //! A fleet may be some time old: each test makes all its changes before its first question.
 
-use axum::http::{Method, StatusCode};
-use proctor_model::{EVICTED_REASON, Phase, ProcessKey, Snapshot, Usage};
+use axum::body::Body;
+use axum::http::{Method, Request, StatusCode};
+use proctor_model::{EVICTED_REASON, Phase, ProcessKey, Snapshot, Usage, messages};
 use serde_json::{Value, json};
 
 use crate::processes::register;
@@ -70,7 +71,14 @@ async fn the_overview_counts_and_ranks_what_needs_attention() {
 
     let overview = world.got("/overview").await;
 
-    assert_eq!(overview["hosts"], json!({ "total": 2, "online": 1, "away": 1, "revoked": 0, "unreachable": 0 }));
+    let hosts = json!({ "total": 2, "online": 1, "away": 1, "revoked": 0, "unreachable": 0, "cordoned": 0,
+                        "awaits_approval": 0 });
+    assert_eq!(overview["hosts"], hosts);
+    assert_eq!(
+        (column(&overview["clouds"], "cloud"), &overview["clouds_total"]),
+        (vec![&json!(0), &json!(5)], &json!(2))
+    );
+    assert_eq!(column(&overview["clouds"], "away"), [0, 1]);
     let processes = &overview["processes"];
     assert_eq!(
         (&processes["total"], &processes["phases"]["running"], &processes["phases"]["unknown"]),
@@ -92,6 +100,96 @@ async fn the_overview_counts_and_ranks_what_needs_attention() {
     );
     assert_eq!(overview["attention_total"], 4);
     assert_eq!(overview["agent_versions"], json!([{ "version": "", "hosts": 2 }]));
+}
+
+/// What the overview counts in this state, and what the list has.
+async fn in_state(world: &World, state: &str) -> (u64, Vec<String>) {
+    let counted = world.got("/overview").await["hosts"][state].as_u64().unwrap();
+    let listed = world.got(&format!("/hosts?state={state}")).await["hosts"].clone();
+    (counted, column(&listed, "host").into_iter().map(|host| host.as_str().unwrap().to_owned()).collect())
+}
+
+#[tokio::test]
+async fn hosts_in_maintenance_raise_no_alarm_and_are_counted_apart() {
+    let world = world().await;
+    observe(&world, &[("web/a", seen(Phase::Failed)), ("web/b", Snapshot { restarts: 3, ..seen(Phase::Running) })])
+        .await;
+    for host in [HOST, OTHER] {
+        world.put(&format!("/hosts/{host}/cordon"), json!({ "reason": "new disk" })).await;
+    }
+
+    let (overview, map) = (world.got("/overview").await, world.got("/overview/map").await);
+
+    assert_eq!(overview["attention"], json!([]), "{overview}");
+    let processes = &overview["processes"];
+    assert_eq!((&processes["total"], &processes["cordoned"]), (&json!(4), &json!(4)));
+    assert_eq!((&processes["phases"]["failed"], &processes["crash_looping"]), (&json!(0), &json!(0)));
+    assert_eq!(map["worst"], json!(["cordoned", "cordoned"]));
+    assert_eq!(in_state(&world, "cordoned").await, (2, vec![HOST.to_owned(), OTHER.to_owned()]));
+    assert_eq!((in_state(&world, "away").await, in_state(&world, "online").await), ((0, vec![]), (0, vec![])));
+    let failed = async |query: &str| world.got(&format!("/processes?phase=failed{query}")).await["processes"].clone();
+    assert_eq!(failed("&cordoned=false").await, json!([]));
+    assert_eq!(column(&failed("&cordoned=true").await, "host"), [HOST]);
+}
+
+#[tokio::test]
+async fn hosts_are_listed_by_state_as_they_are_counted() {
+    let world = world().await;
+    world.enrol("5:10.0.0.10", "agent-10").await;
+    world.enrol("5:10.0.0.11", "agent-11").await;
+    observe(&world, &[]).await;
+    assert_eq!(world.delete("/hosts/5:10.0.0.10/certificate").await.0, StatusCode::OK);
+
+    assert_eq!(in_state(&world, "online").await, (1, vec![HOST.to_owned()]));
+    assert_eq!(in_state(&world, "away").await, (2, vec!["5:10.0.0.11".to_owned(), OTHER.to_owned()]));
+    assert_eq!(in_state(&world, "revoked").await, (1, vec!["5:10.0.0.10".to_owned()]));
+    assert_eq!((in_state(&world, "unreachable").await.0, in_state(&world, "awaits_approval").await.0), (0, 0));
+    let first = world.got("/hosts?state=away&limit=1").await;
+    let next = first["next"].as_str().unwrap();
+    let rest = world.got(&format!("/hosts?state=away&limit=1&after={next}")).await;
+    assert_eq!(column(&first["hosts"], "host"), ["5:10.0.0.11"]);
+    assert_eq!(column(&rest["hosts"], "host"), [OTHER]);
+    assert!(rest.get("next").is_none(), "{rest}");
+    let narrowed = world.got("/hosts?state=away&q=AGENT-9&cloud=5").await;
+    assert_eq!(column(&narrowed["hosts"], "host"), [OTHER]);
+    let (status, answer) = world.get("/hosts?state=away&token=x").await;
+    assert_eq!((status, error(&answer).1), (StatusCode::BAD_REQUEST, "token"));
+    let biz = reader(&world, "biz", &["business:3"]).await;
+    assert_eq!(got_as(&world, "biz", &biz, "/hosts?state=away").await.1["hosts"], json!([]));
+}
+
+#[tokio::test]
+async fn hosts_with_trouble_are_listed_by_its_kind() {
+    let world = world().await;
+    let mut late = greeting(&AGENT.parse().unwrap());
+    late.opening.facts.agent_version = "0.0.1".to_owned();
+    world.control.open_session(late).await.unwrap().unwrap();
+
+    let overview = world.got("/overview").await;
+    let listed = world.got("/hosts?trouble=agent_outdated").await;
+
+    let line = overview["attention"].as_array().unwrap().iter().find(|line| line["kind"] == "agent_outdated").unwrap();
+    assert_eq!((&line["count"], &line["reason_id"]), (&json!(1), &json!("agent_version_differs")));
+    assert_eq!(column(&listed["hosts"], "host"), [HOST]);
+    assert_eq!(world.got("/hosts?trouble=clock_off").await["hosts"], json!([]));
+}
+
+#[tokio::test]
+async fn the_overview_says_why_in_the_language_that_was_asked_for() {
+    let world = world().await;
+    let mut evicted = seen(Phase::Waiting);
+    evicted.set_reason(messages::ended_over_limit("memory", "31.2", "25.0"));
+    observe(&world, &[("web/a", evicted)]).await;
+    let request = Request::get("/api/v1/overview")
+        .header("X-Bkapi-Authorization", crate::support::credentials("boss", &world.secret))
+        .header("Accept-Language", "zh-CN");
+
+    let (_, overview) = world.send(request.body(Body::empty()).unwrap()).await;
+
+    let lines = &overview["attention"];
+    assert_eq!(column(lines, "reason_id"), ["ended_over_limit", "host_agent_away"]);
+    assert_eq!(lines[0]["reason_args"]["usage"], "31.2");
+    assert_eq!(column(lines, "reason"), ["因 memory 用量而被结束：31.2 %，限额 25.0 %", "Agent 未连接"]);
 }
 
 #[tokio::test]

@@ -155,6 +155,7 @@ async fn a_host_that_awaits_approval_gets_no_work_until_an_administrator_lets_it
     assert!(matches!(refused, Err(SessionRefusal::AwaitsApproval { .. })), "{refused:?}");
 
     let waiting = world.got("/hosts/10.0.0.9").await;
+    let (overview, listed) = (world.got("/overview").await, world.got("/hosts?state=awaits_approval").await);
     let (_, accepted) =
         world.post("/operations", json!({ "operation": "status", "process": "web/a", "hosts": ["10.0.0.9"] })).await;
     let rows = world.got(&format!("/tasks/{}/targets", accepted["task_id"].as_str().unwrap())).await;
@@ -171,6 +172,9 @@ async fn a_host_that_awaits_approval_gets_no_work_until_an_administrator_lets_it
 
     assert_eq!((&waiting["awaits_approval"], &waiting["facts"]["hostname"]), (&json!(true), &json!("new")));
     assert_eq!(waiting["key_fingerprint"], "key");
+    assert_eq!((&overview["hosts"]["awaits_approval"], column(&listed["hosts"], "host").len()), (&json!(1), 1));
+    let notice = overview["attention"].as_array().unwrap().iter().find(|line| line["kind"] == "awaits_approval");
+    assert_eq!(notice.map(|line| (&line["host"], &line["severity"])), Some((&json!("0:10.0.0.9"), &json!("notice"))));
     assert_eq!(rows["targets"][0]["code"], 117);
     assert!(rows["targets"][0]["message"].as_str().unwrap().contains("awaits approval"), "{rows}");
     assert_eq!(status, StatusCode::OK, "{approved}");

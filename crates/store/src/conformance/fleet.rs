@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use proctor_model::{EVICTED_REASON, Lifetime, Phase, Snapshot, Usage};
+use proctor_model::{EVICTED_REASON, Lifetime, Phase, Snapshot, Usage, messages};
 
 use super::{agent, business, enrol, host, key, opening, registration};
 use crate::{Fleet, Health, Observation, RegisterMode, Store};
@@ -47,8 +47,8 @@ pub async fn the_fleet_has_every_host_and_process_with_what_was_observed(store: 
     assert_eq!((&*fleet.versions[seen.version as usize], fleet.spec(seen).lifetime), ("1.0", Lifetime::Resident));
     assert_eq!(fleet.spec(seen).labels.get("tier"), Some("网关"));
     assert_eq!(fleet.specs.len(), 2);
-    let reason = fleet.reason(seen);
-    assert!(reason.starts_with(EVICTED_REASON) && reason.chars().count() <= 200, "{reason}");
+    let reason = fleet.reason(seen).unwrap();
+    assert!(reason.starts_with(EVICTED_REASON) && reason.len() <= 1024, "{reason}");
 }
 
 pub async fn a_later_fleet_is_that_of_its_moment_and_shares_what_has_not_changed(store: Arc<dyn Store>) {
@@ -68,6 +68,20 @@ pub async fn a_later_fleet_is_that_of_its_moment_and_shares_what_has_not_changed
     assert_eq!((after.hosts.len(), after.keys.len(), after.specs.len()), (1, 1, 1));
 }
 
+pub async fn a_reason_of_the_fleet_can_be_told_in_every_language(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    store.register(&[registration(0, "web/a", "x")], RegisterMode::Create, 1).await.unwrap();
+    let epoch = store.open_session(&opening(0), 7).await.unwrap().unwrap();
+    let mut snapshot = Snapshot { phase: Phase::Failed, ..Snapshot::default() };
+    snapshot.set_reason(messages::ended_over_limit("memory", "31.2", "25.0"));
+    store.observe(&agent(0), epoch, &[Observation { key: key("web/a"), snapshot: snapshot.clone() }]).await.unwrap();
+
+    let fleet = store.fleet(None).await.unwrap();
+
+    assert_eq!(fleet.reason(&fleet.processes[0]), Some(&snapshot.reason()));
+    assert!(fleet.reason(&fleet.processes[0]).unwrap().chinese().is_some());
+}
+
 pub async fn a_reason_is_told_of_processes_of_the_same_business_alone(store: Arc<dyn Store>) {
     enrol(&*store, 2).await;
     store.put_business(business(4)).await.unwrap();
@@ -82,6 +96,6 @@ pub async fn a_reason_is_told_of_processes_of_the_same_business_alone(store: Arc
 
     let fleet = store.fleet(None).await.unwrap();
 
-    let reasons: Vec<&str> = fleet.processes.iter().map(|process| fleet.reason(process)).collect();
+    let reasons: Vec<&str> = fleet.processes.iter().map(|process| fleet.reason(process).unwrap().as_str()).collect();
     assert_eq!(reasons, ["the reason on host 0", "the reason on host 1"]);
 }

@@ -6,7 +6,7 @@ use proctor_model::{EVICTED_REASON, HostKey, Lifetime, Phase, Policy, ScopeSet, 
 
 use super::{agent, business, enrol, enrolment, host, key, opening, registration, spec};
 use crate::{
-    Fleet, FleetFilter, LabelTerm, Observation, ProcessOrder, ProcessQuery, ProcessSort, Rank, RegisterMode,
+    Cordon, Fleet, FleetFilter, LabelTerm, Observation, ProcessOrder, ProcessQuery, ProcessSort, Rank, RegisterMode,
     Registration, Store, Trouble,
 };
 
@@ -121,6 +121,23 @@ pub async fn processes_are_narrowed_by_what_was_observed_of_them(store: Arc<dyn 
     assert_eq!(found(&*store, ProcessQuery { managed: Some(false), ..all() }).await.len(), 3);
     assert_eq!(found(&*store, health("healthy")).await, ["web/a 0:10.0.0.0"]);
     assert_eq!(found(&*store, health("unhealthy")).await, ["db/b 0:10.0.0.0"]);
+}
+
+pub async fn processes_are_narrowed_by_the_cordon_of_their_host(store: Arc<dyn Store>) {
+    observed(&*store).await;
+    let cordoned = |cordoned, now| ProcessQuery { cordoned: Some((cordoned, now)), ..ProcessQuery::default() };
+    let cordon = |until| {
+        let (reason, by) = ("new disk".to_owned(), "ada".to_owned());
+        Some(Cordon { reason, by, since: 10, until, held_since: None })
+    };
+
+    assert_eq!(found(&*store, cordoned(true, 20)).await.len(), 0);
+    store.set_cordon(&host(0), cordon(Some(50))).await.unwrap();
+    assert_eq!(found(&*store, cordoned(true, 20)).await, ["db/b 0:10.0.0.0", "web/a 0:10.0.0.0"]);
+    assert_eq!(found(&*store, cordoned(false, 20)).await.len(), 2);
+    assert_eq!(found(&*store, cordoned(true, 50)).await.len(), 0);
+    store.set_cordon(&host(0), cordon(None)).await.unwrap();
+    assert_eq!(found(&*store, cordoned(true, 50)).await.len(), 2);
 }
 
 pub async fn processes_are_narrowed_by_their_trouble(store: Arc<dyn Store>) {

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use proctor_model::{Phase, Spec};
-use rusqlite::{Connection, Row};
+use proctor_model::{Message, Phase, Phrase, Sender, Spec};
+use rusqlite::{Connection, OptionalExtension, Row};
 use serde::Deserialize;
 
 use super::column::{from_json, process_key};
@@ -14,8 +14,8 @@ use super::hosts;
 use crate::fleet::ReasonKey;
 use crate::{Fleet, FleetHost, FleetProcess, FleetSpec, Health, SpecNumber};
 
-/// Of the reason of a process.
-const REASON_CHARS_MAX: usize = 200;
+/// Of the reason of a process: its text, and what it says.
+const REASON_BYTES_MAX: usize = 1024;
 
 /// `before` is an earlier answer: specs that it has are not parsed again.
 pub(super) fn read(connection: &Connection, before: Option<&Fleet>) -> Tried<Fleet> {
@@ -25,7 +25,7 @@ pub(super) fn read(connection: &Connection, before: Option<&Fleet>) -> Tried<Fle
     // In the order of the table: an index would lead through its pages at random.
     let mut statement = connection.prepare_cached(
         "SELECT namespace, name, host, spec, phase, managed, phase_since, restarts, cpu, memory, evicted, health, version,
-                reason
+                reason, id
          FROM process NOT INDEXED WHERE spec IS NOT NULL",
     )?;
     let mut rows = statement.query([])?;
@@ -84,10 +84,10 @@ impl Builder<'_> {
         let key = self.key(row)?;
         let phase: Phase = text(row, 4)?.parse().map_err(|error| Failure::damaged("phase", error))?;
         let reason = text(row, 13)?;
-        if !reason.is_empty() {
-            let cut = || reason.chars().take(REASON_CHARS_MAX).collect::<String>().into();
-            let of = ReasonKey::new(key, phase, &self.fleet.hosts[host as usize]);
-            self.fleet.reasons.entry(of).or_insert_with(cut);
+        let of = ReasonKey::new(key, phase, &self.fleet.hosts[host as usize]);
+        if !reason.is_empty() && !self.fleet.reasons.contains_key(&of) {
+            let reason = self.reason(reason, row.get(14)?)?;
+            self.fleet.reasons.insert(of, reason);
         }
         let process = FleetProcess {
             key,
@@ -116,6 +116,15 @@ impl Builder<'_> {
         self.fleet.keys.push(process_key(row, 0)?);
         self.keys.entry(namespace.into()).or_default().insert(name.into(), number);
         Ok(number)
+    }
+
+    /// What it says is in the snapshot alone; few of them are read.
+    fn reason(&self, text: &str, process: i64) -> Tried<Message> {
+        let mut statement =
+            self.connection.prepare_cached("SELECT json -> '$.reason_phrase' FROM snapshot WHERE process = ?1")?;
+        let phrase: Option<Option<String>> = statement.query_row([process], |row| row.get(0)).optional()?;
+        let phrase = phrase.flatten().and_then(|json| Phrase::from_json(&json, Sender::Server));
+        Ok(Message::of_parts(text.to_owned(), phrase).fitted(REASON_BYTES_MAX, "…"))
     }
 
     fn version(&mut self, version: &str) -> u32 {

@@ -5,8 +5,7 @@ use rusqlite::{Connection, ToSql};
 
 use super::column::{from_json, to_json};
 use super::failure::{Failure, Tried};
-use crate::fleet::LOOP_STARTS;
-use crate::{ProcessQuery, Trouble};
+use crate::{CRASH_LOOP_STARTS, ProcessQuery, Trouble};
 
 const FROM_ALL: &str = "process JOIN host ON host.id = process.host";
 /// From host to host, in the order of their rows, rather than through all that the other conditions leave.
@@ -76,6 +75,13 @@ impl Filter {
         if let Some(online) = query.online {
             self.by("host.online = :online", ":online", online);
         }
+        if let Some((cordoned, now)) = query.cordoned {
+            // As `Cordon::holds_at`.
+            let holds =
+                "(host.cordon IS NOT NULL AND coalesce(host.cordon ->> '$.until' > :cordon_now, 1)) = :cordoned";
+            self.by(holds, ":cordoned", cordoned);
+            self.value(":cordon_now", now);
+        }
         if let Some(managed) = query.managed {
             self.by("process.managed = :managed", ":managed", managed);
         }
@@ -88,7 +94,7 @@ impl Filter {
             Some(Trouble::CrashLooping) => {
                 let looping = "process.managed AND process.restarts >= :loop_starts AND NOT process.evicted
                     AND process.phase <> :failed";
-                self.by(looping, ":loop_starts", LOOP_STARTS);
+                self.by(looping, ":loop_starts", CRASH_LOOP_STARTS);
                 self.value(":failed", Phase::Failed.as_str());
             }
         }

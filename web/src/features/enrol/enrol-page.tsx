@@ -2,6 +2,7 @@ import { useState } from "react";
 import type { Schemas } from "@/api/client";
 import { useMessages } from "@/settings/context";
 import { Page, Panel } from "@/ui/page";
+import { Awaiting } from "./awaiting";
 import { JoinLine } from "./join-line";
 import { Joined } from "./joined";
 import { type NewTokenFields, TokenForm } from "./token-form";
@@ -34,6 +35,7 @@ export function Component() {
           </Panel>
         </div>
       </div>
+      <Awaiting />
       <TokenList />
     </Page>
   );

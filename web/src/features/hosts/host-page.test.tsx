@@ -41,7 +41,7 @@ test("the list asks the server to narrow by state, version and text", async () =
 
   expect(await screen.findByText("edge-7")).toBeTruthy();
   const query = asked.find((each) => each.url.pathname === "/api/v1/hosts")?.url.searchParams;
-  expect(Object.fromEntries(query ?? [])).toMatchObject({ online: "false", version: "0.1.0", q: "edge" });
+  expect(Object.fromEntries(query ?? [])).toMatchObject({ state: "away", version: "0.1.0", q: "edge" });
 });
 
 test("a host that never enrolled is not found, and the list is not read for it", async () => {

@@ -1,8 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
-import { Button, Segmented, Select, Tag } from "antd";
+import { Button, Select, Tag } from "antd";
 import { useCallback, useMemo } from "react";
 import { Link, useNavigate } from "react-router";
-import { businessesQuery, fetchHosts, type Host } from "@/api/hosts";
+import { businessesQuery, fetchHosts, type Host, hostStates, hostTroubles, NEVER_CONNECTED } from "@/api/hosts";
 import { overviewQuery } from "@/api/overview";
 import { usePaged } from "@/api/paged";
 import { useMessages } from "@/settings/context";
@@ -19,15 +19,16 @@ import { Empty, Failure } from "@/ui/states";
 import { useClearUrl, useUrlValue } from "@/ui/url-state";
 import { useHostColumns } from "./columns";
 
-const filterNames = ["state", "business", "cloud", "version", "q"] as const;
+const filterNames = ["state", "trouble", "business", "cloud", "version", "q"] as const;
 
 export function Component() {
-  const { hosts: text, common } = useMessages();
+  const { hosts: text, overview, common } = useMessages();
   const number = useNumbers();
   const navigate = useNavigate();
   const counts = useQuery(overviewQuery).data?.hosts;
   const businesses = useQuery(businessesQuery).data ?? [];
   const [state, setState] = useUrlValue("state");
+  const [trouble, setTrouble] = useUrlValue("trouble");
   const [business, setBusiness] = useUrlValue("business");
   const [version, setVersion] = useUrlValue("version");
   const [cloud] = useUrlValue("cloud");
@@ -35,13 +36,14 @@ export function Component() {
   const clear = useClearUrl(filterNames);
   const filter = useMemo(
     () => ({
-      online: state ? state === "online" : undefined,
+      state: hostStates.find((known) => known === state),
+      trouble: hostTroubles.find((known) => known === trouble),
       business: business ? Number(business) : undefined,
       cloud: cloud ? Number(cloud) : undefined,
-      version: version || undefined,
+      version: version === NEVER_CONNECTED ? "" : version || undefined,
       q: q || undefined,
     }),
-    [state, business, cloud, version, q],
+    [state, trouble, business, cloud, version, q],
   );
   const isFiltered = Object.values(filter).some((value) => value !== undefined);
   const key = useMemo(() => ["hosts", "list", filter] as const, [filter]);
@@ -91,14 +93,25 @@ export function Component() {
     >
       <div className="filters">
         <FilterInput name="q" label={text.filter.search} width={250} />
-        <Segmented
-          value={state}
-          onChange={setState}
-          options={[
-            { value: "", label: common.all },
-            { value: "online", label: text.online },
-            { value: "away", label: text.away },
-          ]}
+        <Select
+          allowClear
+          style={{ minWidth: 150 }}
+          popupMatchSelectWidth={220}
+          placeholder={text.filter.state}
+          aria-label={text.filter.state}
+          value={filter.state}
+          onChange={(value: string | undefined) => setState(value)}
+          options={hostStates.map((value) => ({
+            value,
+            label: text.state[value],
+            count: counts ? number(counts[value] ?? 0) : "",
+          }))}
+          optionRender={({ data }) => (
+            <span className="row">
+              <span className="grow truncate">{data.label}</span>
+              <span className="muted">{data.count}</span>
+            </span>
+          )}
         />
         <Select
           allowClear
@@ -111,9 +124,14 @@ export function Component() {
           options={businesses.map((each) => ({ value: String(each.id), label: each.name }))}
         />
         <FilterInput name="cloud" label={text.filter.cloud} width={120} />
+        {filter.trouble && (
+          <Tag closable onClose={() => setTrouble(undefined)}>
+            {overview.kind[filter.trouble]}
+          </Tag>
+        )}
         {version && (
           <Tag closable onClose={() => setVersion(undefined)}>
-            {text.column.version} {version}
+            {text.column.version} {version === NEVER_CONNECTED ? common.unknown : version}
           </Tag>
         )}
         {isFiltered && (

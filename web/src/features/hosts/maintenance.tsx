@@ -85,6 +85,20 @@ function Cordon({ host, cordon }: { host: Host; cordon: NonNullable<Host["cordon
 function Approval({ host }: { host: Host }) {
   const { hosts } = useMessages();
   const { approval: text } = hosts;
+  return (
+    <div className="host-note" role="status">
+      <span className="grow">
+        <strong>{text.title}</strong> · {text.key} <CopyText text={host.key_fingerprint ?? ""} />
+      </span>
+      <ApproveButton host={host} />
+    </div>
+  );
+}
+
+/** Lets a new host in, after a look at its key. */
+export function ApproveButton({ host }: { host: Host }) {
+  const { hosts } = useMessages();
+  const { approval: text } = hosts;
   const { ask } = useAction();
   const approve = () =>
     ask(
@@ -93,18 +107,19 @@ function Approval({ host }: { host: Host }) {
       HOSTS,
     );
   return (
-    <div className="host-note" role="status">
-      <span className="grow">
-        <strong>{text.title}</strong> · {text.key} <CopyText text={host.key_fingerprint ?? ""} />
-      </span>
-      <Guarded need="admin" place={placeOf(host)}>
-        {(isAllowed) => (
-          <Button size="small" type="primary" disabled={!isAllowed} onClick={approve}>
-            {text.approve}
-          </Button>
-        )}
-      </Guarded>
-    </div>
+    <Guarded need="admin" place={placeOf(host)}>
+      {(isAllowed) => (
+        <Button
+          size="small"
+          type="primary"
+          disabled={!isAllowed}
+          onClick={approve}
+          aria-label={`${text.approve} ${host.host}`}
+        >
+          {text.approve}
+        </Button>
+      )}
+    </Guarded>
   );
 }
 

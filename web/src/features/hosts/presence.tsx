@@ -1,9 +1,9 @@
 import { ToolOutlined } from "@ant-design/icons";
-import type { Host } from "@/api/hosts";
+import type { Host, HostStatus } from "@/api/hosts";
 import { useMessages } from "@/settings/context";
 import { type Tone, ToneIcon } from "@/ui/phase";
 
-type State = "online" | "returning" | "revoked" | "away" | "unreachable" | "awaitsApproval";
+type State = "returning" | Exclude<HostStatus, "cordoned">;
 
 const tones: Record<State, Tone> = {
   online: "running",
@@ -11,13 +11,13 @@ const tones: Record<State, Tone> = {
   revoked: "failed",
   away: "warning",
   unreachable: "idle",
-  awaitsApproval: "warning",
+  awaits_approval: "warning",
 };
 
 type Shown = Pick<Host, "online" | "returning" | "unreachable" | "revoked_at" | "awaits_approval" | "cordon">;
 
 function stateOf(host: Shown): State {
-  if (host.awaits_approval) return "awaitsApproval";
+  if (host.awaits_approval) return "awaits_approval";
   if (host.returning) return "returning";
   if (host.online) return "online";
   if (host.revoked_at) return "revoked";
@@ -34,7 +34,7 @@ export function Presence({ host }: { host: Shown }) {
       title={state === "returning" || state === "unreachable" ? help[state] : undefined}
     >
       <ToneIcon tone={tones[state]} />
-      {text[state]}
+      {state === "returning" ? text.returning : text.state[state]}
       {host.cordon && (
         <ToolOutlined
           className="tone-warning"

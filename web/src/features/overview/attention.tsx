@@ -1,11 +1,13 @@
 import { Link } from "react-router";
 import type { Attention as Concern, Overview } from "@/api/overview";
 import type { Messages } from "@/messages";
+import { ofReason } from "@/messages/told";
 import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
 import { hostPath, processPath } from "@/ui/paths";
 import { Badge, type Tone } from "@/ui/phase";
 import { Time } from "@/ui/time";
+import { linkTo } from "@/ui/url-state";
 
 const tones: Record<Concern["severity"], Tone> = { critical: "failed", warning: "warning", notice: "idle" };
 
@@ -61,22 +63,23 @@ function Line({ concern }: { concern: Concern }) {
 export function pathOf(concern: Concern): string {
   if (concern.process) return processPath(concern.process);
   if (concern.host) return hostPath(concern.host);
-  const isAway = concern.kind === "host_away" || concern.kind === "host_unreachable";
-  return isAway ? "/hosts?state=away" : "/hosts?state=online";
+  return concern.kind in listOf ? linkTo("/hosts", listOf[concern.kind as keyof typeof listOf]) : "/hosts";
 }
 
+/** The hosts that a line counts. */
+const listOf = {
+  host_away: { state: "away" },
+  host_unreachable: { state: "unreachable" },
+  awaits_approval: { state: "awaits_approval" },
+  certificate_ends: { trouble: "certificate_ends" },
+  clock_off: { trouble: "clock_off" },
+  agent_outdated: { trouble: "agent_outdated" },
+} as const;
+
 /** Why; of hosts also which, as far as there is room. */
-export function reasonOf(concern: Concern, { overview: text }: Messages): string {
-  if (concern.process) return concern.reason || (concern.kind === "crash_looping" ? text.looping : "");
-  const named =
-    concern.count === 1 ? "" : concern.hosts.join(", ") + (concern.count > concern.hosts.length ? ", …" : "");
-  const reason =
-    concern.kind === "host_away"
-      ? text.notConnected
-      : concern.kind === "host_unreachable"
-        ? text.noRelay
-        : concern.kind === "certificate_ends"
-          ? text.certificatesEnd
-          : concern.reason;
+export function reasonOf(concern: Concern, { terms }: Messages): string {
+  const reason = terms.told(ofReason(concern));
+  if (concern.process || concern.count === 1) return reason;
+  const named = concern.hosts.join(", ") + (concern.count > concern.hosts.length ? ", …" : "");
   return [reason, named].filter(Boolean).join(": ");
 }

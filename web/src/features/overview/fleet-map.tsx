@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { useNavigate } from "react-router";
+import { Link, useNavigate } from "react-router";
 import { type FleetMap as FleetMapData, fleetMapQuery, type HostState } from "@/api/overview";
 import { useMessages } from "@/settings/context";
 import { CellGrid, type CellTone, Legend } from "@/ui/cell-grid";
@@ -8,12 +8,15 @@ import { useNumbers } from "@/ui/format";
 import { Panel } from "@/ui/page";
 import { hostPath } from "@/ui/paths";
 import { Failure, Skeleton } from "@/ui/states";
+import { linkTo } from "@/ui/url-state";
 import { useBusinessName } from "@/ui/use-business-name";
 
 const tones: Record<HostState, CellTone> = {
   failed: "failed",
   away: "warning",
   unreachable: "warning",
+  cordoned: "idle",
+  awaits_approval: "idle",
   changing: "changing",
   running: "running",
   unknown: "idle",
@@ -68,9 +71,9 @@ function Groups({ map }: { map: FleetMapData }) {
     return (
       <div key={group.key}>
         <div className="map-title">
-          <span>
+          <Link to={linkTo("/hosts", { cloud: String(group.cloud), business: group.business?.toString() })}>
             {text.cloud(group.cloud)} · {name}
-          </span>
+          </Link>
           <span className="muted">{number(group.cells.length)}</span>
         </div>
         <CellGrid

@@ -2,6 +2,7 @@ import { screen } from "@testing-library/react";
 import { expect, test } from "vitest";
 import type { Attention, Overview } from "@/api/overview";
 import { en } from "@/messages/en";
+import { zh } from "@/messages/zh";
 import { fakeApi } from "../../../test/fake-api";
 import { renderPage } from "../../../test/render";
 import { pathOf, reasonOf } from "./attention";
@@ -85,11 +86,47 @@ test("no host yet leads to enrolment", async () => {
 });
 
 test("hosts that are away are named, as far as there is room", () => {
-  const away = concern({ kind: "host_away", count: 3, hosts: ["0:a", "0:b"], reason: "the agent …" });
+  const reason = { reason: "the agent is not connected", reason_id: "host_agent_away", reason_args: {} };
+  const away = concern({ kind: "host_away", count: 3, hosts: ["0:a", "0:b"], ...reason });
 
   expect(reasonOf(away, en)).toBe("the agent is not connected: 0:a, 0:b, …");
+  expect(reasonOf(away, zh)).toBe("Agent 未连接: 0:a, 0:b, …");
   expect(pathOf(away)).toBe("/hosts?state=away");
   expect(pathOf({ ...away, host: "0:a" })).toBe("/hosts/0%3Aa");
+});
+
+test("lines about hosts lead to the hosts that they count", () => {
+  const path = (kind: Attention["kind"]) => pathOf(concern({ kind, count: 2 }));
+
+  expect(path("host_unreachable")).toBe("/hosts?state=unreachable");
+  expect(path("awaits_approval")).toBe("/hosts?state=awaits_approval");
+  expect(path("clock_off")).toBe("/hosts?trouble=clock_off");
+});
+
+test("hosts in maintenance are apart from the numbers and their links", async () => {
+  const phases = { ...calm.processes.phases, failed: 2 };
+  server({
+    ...calm,
+    hosts: { ...calm.hosts, cordoned: 4 },
+    clouds: [
+      { cloud: 0, total: 5, online: 3, away: 2, revoked: 0 },
+      { cloud: 7, total: 1, online: 1, away: 0, revoked: 0 },
+    ],
+    clouds_total: 2,
+    processes: { ...calm.processes, total: 11, cordoned: 6, phases },
+  });
+  renderPage(<Component />);
+
+  const failed = await screen.findAllByRole("link", { name: /Failed/ });
+  expect(failed.map((link) => link.getAttribute("href"))).toEqual([
+    "/processes?phase=failed&cordoned=false",
+    "/processes?phase=failed&cordoned=false",
+  ]);
+  const link = (name: string) => screen.getByRole("link", { name }).getAttribute("href");
+  expect(link("In maintenance")).toBe("/hosts?state=cordoned");
+  expect(link("On hosts in maintenance")).toBe("/processes?cordoned=true");
+  expect(link("Away 2")).toBe("/hosts?cloud=0&state=away");
+  expect(link("Cloud area 7")).toBe("/hosts?cloud=7");
 });
 
 test("cells are grouped by cloud area and business, the largest first", () => {

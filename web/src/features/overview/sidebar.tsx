@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "react-router";
+import { type HostStatus, hostStates, NEVER_CONNECTED } from "@/api/hosts";
 import type { Overview } from "@/api/overview";
 import { phases } from "@/api/processes";
 import { runningTasksQuery } from "@/api/tasks";
@@ -11,6 +12,7 @@ import { hostPath } from "@/ui/paths";
 import { type Tone, ToneIcon, toneOf } from "@/ui/phase";
 import { Time } from "@/ui/time";
 import { linkTo } from "@/ui/url-state";
+import { processesPath } from "./paths";
 
 /** Sums, tasks under way, versions of agents, certificates that end soon. */
 export function Sidebar({ data }: { data: Overview }) {
@@ -61,50 +63,86 @@ function Processes({ data }: { data: Overview }) {
     tone: toneOf(phase),
     label: terms.phase[phase],
     count: data.processes.phases[phase],
-    to: `/processes?phase=${phase}`,
+    to: processesPath(data, { phase }),
     isHollow: phase === "unknown",
   }));
+  const cordoned: Sum = {
+    key: "cordoned",
+    tone: "idle",
+    label: text.onCordoned,
+    count: data.processes.cordoned ?? 0,
+    to: "/processes?cordoned=true",
+    isHollow: true,
+  };
   return (
     <Panel title={text.processes} extra={<span className="muted">{number(data.processes.total)}</span>}>
-      <Sums sums={sums} />
+      <Sums sums={[...sums, cordoned]} />
     </Panel>
   );
 }
 
+const hostTones: Record<HostStatus, Tone> = {
+  online: "running",
+  away: "warning",
+  unreachable: "warning",
+  cordoned: "idle",
+  awaits_approval: "changing",
+  revoked: "idle",
+};
+
 function Hosts({ data }: { data: Overview }) {
   const { overview: text, hosts } = useMessages();
   const number = useNumbers();
-  const sums: Sum[] = [
-    {
-      key: "online",
-      tone: "running",
-      label: hosts.online,
-      count: data.hosts.online,
-      to: "/hosts?state=online",
-    },
-    { key: "away", tone: "warning", label: hosts.away, count: data.hosts.away, to: "/hosts?state=away" },
-    {
-      key: "unreachable",
-      tone: "idle",
-      label: hosts.unreachable,
-      count: data.hosts.unreachable ?? 0,
-      to: "/hosts?state=away",
-    },
-    {
-      key: "revoked",
-      tone: "idle",
-      label: hosts.revoked,
-      count: data.hosts.revoked,
-      to: "/hosts?state=away",
-    },
-  ];
+  const sums = hostStates.map((state) => ({
+    key: state,
+    tone: hostTones[state],
+    label: hosts.state[state],
+    count: data.hosts[state] ?? 0,
+    to: `/hosts?state=${state}`,
+    isHollow: state === "revoked",
+  }));
   return (
     <Panel
       title={hosts.title}
       extra={<span className="muted">{text.hostCount(number(data.hosts.total))}</span>}
     >
       <Sums sums={sums} />
+      <Clouds data={data} />
     </Panel>
+  );
+}
+
+/** What is special in each cloud area; nothing where there is only one. */
+function Clouds({ data }: { data: Overview }) {
+  const { overview: text, hosts } = useMessages();
+  const number = useNumbers();
+  const clouds = data.clouds ?? [];
+  if (clouds.length < 2) return null;
+  const more = (data.clouds_total ?? 0) - clouds.length;
+  return (
+    <ul className="panel-body overview-list" aria-label={text.clouds}>
+      {clouds.map((cloud) => {
+        const states = hostStates.filter((state) => state !== "online" && (cloud[state] ?? 0) > 0);
+        return (
+          <li key={cloud.cloud}>
+            <Link to={`/hosts?cloud=${cloud.cloud}`}>{text.cloud(cloud.cloud)}</Link>
+            <span className="grow overview-states">
+              {states.map((state) => (
+                <Link
+                  key={state}
+                  to={`/hosts?cloud=${cloud.cloud}&state=${state}`}
+                  className={`tone-${hostTones[state]}`}
+                >
+                  {hosts.state[state]} {number(cloud[state] ?? 0)}
+                </Link>
+              ))}
+            </span>
+            <span>{number(cloud.total)}</span>
+          </li>
+        );
+      })}
+      {more > 0 && <li className="muted">{text.more(number(more))}</li>}
+    </ul>
   );
 }
 
@@ -143,7 +181,9 @@ function Versions({ data }: { data: Overview }) {
                 {version}
               </Link>
             ) : (
-              <span className="muted">{common.unknown}</span>
+              <Link to={linkTo("/hosts", { version: NEVER_CONNECTED })} className="muted">
+                {common.unknown}
+              </Link>
             )}
             <span>{number(hosts)}</span>
           </li>

@@ -3,6 +3,7 @@ import { Link } from "react-router";
 import { type Overview, sumSeries, troubleQuery, troubleTypes } from "@/api/overview";
 import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
+import { processesPath } from "./paths";
 
 type Stat = {
   label: string;
@@ -18,8 +19,8 @@ export function Stats({ data }: { data: Overview }) {
   const { overview: text } = useMessages();
   const number = useNumbers();
   const hour = useQuery(troubleQuery).data?.hour;
-  const ofHosts = text.ofHosts(number(data.hosts.total - data.hosts.revoked));
-  const ofProcesses = text.ofProcesses(number(data.processes.total));
+  const ofHosts = text.ofHosts(number(data.hosts.online + data.hosts.away + (data.hosts.unreachable ?? 0)));
+  const ofProcesses = text.ofProcesses(number(data.processes.total - (data.processes.cordoned ?? 0)));
   const stats: Stat[] = [
     {
       label: text.stat.away,
@@ -33,7 +34,7 @@ export function Stats({ data }: { data: Overview }) {
       label: text.stat.failed,
       value: data.processes.phases.failed,
       of: ofProcesses,
-      to: "/processes?phase=failed",
+      to: processesPath(data, { phase: "failed" }),
       trouble: "failures",
       tone: "failed",
     },
@@ -41,7 +42,7 @@ export function Stats({ data }: { data: Overview }) {
       label: text.stat.crashLooping,
       value: data.processes.crash_looping,
       of: ofProcesses,
-      to: "/processes?trouble=crash_looping",
+      to: processesPath(data, { trouble: "crash_looping" }),
       trouble: "restarts",
       tone: "failed",
     },
@@ -49,7 +50,7 @@ export function Stats({ data }: { data: Overview }) {
       label: text.stat.evicted,
       value: data.processes.evicted,
       of: ofProcesses,
-      to: "/processes?trouble=evicted",
+      to: processesPath(data, { trouble: "evicted" }),
       trouble: "evictions",
       tone: "warning",
     },

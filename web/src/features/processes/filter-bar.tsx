@@ -27,6 +27,7 @@ export function FilterBar({ filter, isFiltered }: { filter: ProcessFilter; isFil
   const [lifetime, setLifetime] = useUrlValue("lifetime");
   const [business, setBusiness] = useUrlValue("business");
   const [, setTrouble] = useUrlValue("trouble");
+  const [, setCordoned] = useUrlValue("cordoned");
   const known = useQuery(businessesQuery).data ?? [];
   const businessName = useBusinessName();
   const clear = useClearUrl(filterNames);
@@ -102,6 +103,11 @@ export function FilterBar({ filter, isFiltered }: { filter: ProcessFilter; isFil
       {filter.trouble && (
         <Tag closable onClose={() => setTrouble(undefined)}>
           {overview.kind[filter.trouble]}
+        </Tag>
+      )}
+      {filter.cordoned !== undefined && (
+        <Tag closable onClose={() => setCordoned(undefined)}>
+          {filter.cordoned ? overview.onCordoned : text.filter.notCordoned}
         </Tag>
       )}
       {isFiltered && (

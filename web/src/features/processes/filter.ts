@@ -12,6 +12,7 @@ export const filterNames = [
   "q",
   "lifetime",
   "trouble",
+  "cordoned",
 ] as const;
 
 const sorts: readonly string[] = ["name", "cpu", "memory", "restarts", "started"];
@@ -29,6 +30,7 @@ export function parseFilter(params: URLSearchParams): ProcessFilter {
     q: text("q"),
     lifetime: lifetimes.find((known) => known === text("lifetime")),
     trouble: troubles.find((known) => known === text("trouble")),
+    cordoned: text("cordoned") === undefined ? undefined : text("cordoned") === "true",
     host: text("host"),
     business: text("business") && Number.isInteger(business) ? business : undefined,
     sort: sort && sorts.includes(sort) ? (sort as ProcessSort) : undefined,

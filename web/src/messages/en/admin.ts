@@ -111,6 +111,7 @@ export const enrol = {
   downloadHelp:
     "As root. The program is downloaded from this server and checked against its digest before it runs; it becomes a service, and the agent needs no token afterwards.",
   noBusiness: "None",
+  awaiting: "Waiting for approval",
   joinedBefore: "Hosts that enrol with the token appear here.",
   cloudNote: (n: string) => `The agents say their cloud area themselves: ${n}.`,
   waiting: "Waiting for the first agent…",

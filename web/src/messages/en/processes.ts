@@ -6,6 +6,7 @@ export const processes = {
     search: "Search",
     name: "Name",
     selector: "Labels",
+    notCordoned: "Not in maintenance",
     selectorHelp: "env=prod, tier!=db, has, !hasnot",
     phase: "Phase",
     business: "Business",

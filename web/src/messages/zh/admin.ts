@@ -111,6 +111,7 @@ export const enrol: Messages["enrol"] = {
   downloadHelp:
     "以 root 身份执行。程序从本服务器下载，运行前校验摘要；它会注册为系统服务，之后 Agent 不再需要令牌。",
   noBusiness: "无",
+  awaiting: "等待批准",
   joinedBefore: "使用此令牌接入的主机会显示在这里。",
   cloudNote: (n) => `Agent 自行声明云区域：${n}。`,
   waiting: "等待第一个 Agent…",

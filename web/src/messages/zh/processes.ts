@@ -8,6 +8,7 @@ export const processes: Messages["processes"] = {
     search: "搜索",
     name: "名称",
     selector: "标签",
+    notCordoned: "不在维护中",
     selectorHelp: "env=prod, tier!=db, has, !hasnot",
     phase: "状态",
     business: "业务",

@@ -1,6 +1,18 @@
 //! What the server says of the fleet: what somebody should look at, and why something stopped or did not arrive.
 
 super::catalogue! { Server:
+    host_agent_away() = "the agent is not connected" | "Agent 未连接";
+    no_relay_of_area() = "no relay of the cloud area is connected" | "所在云区域没有在线的中继";
+    agent_version_differs(version: text, server: text) =
+        "version {version}, the server's is {server}" |
+        "版本 {version}，服务端为 {server}";
+    certificate_ends_within(days: text) = "the certificate ends within {days} days" | "证书将在 {days} 天内到期";
+    clock_apart(seconds: text) = "{seconds} s apart from the server's clock" | "与服务端时钟相差 {seconds} 秒";
+    new_host_awaits_approval() = "new: an administrator has to approve it" | "新主机，等待管理员批准";
+    restarted_in_a_loop(starts: text) =
+        "started again {starts} times or more without a stable run" |
+        "未稳定运行，已连续拉起 {starts} 次或更多";
+
     // Why a rolling task stopped.
     skipped_for(reason: message) =
         "skipped: {reason}, so the rolling task was stopped" |

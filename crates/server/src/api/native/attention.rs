@@ -2,48 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use proctor_api::{Attention, AttentionKind, Severity};
-use proctor_model::Phase;
-use proctor_store::{FleetHost, FleetProcess};
+use proctor_api::{Attention, AttentionKind, HostStatus, Severity};
+use proctor_model::{Message, Phase, messages};
+use proctor_store::{CRASH_LOOP_STARTS, FleetHost, FleetProcess};
 
-use super::overview::{Visible, is_unhealthy};
-use crate::control::{ConnectionInfo, Control};
+use super::told::told;
+use super::visible::{CERTIFICATE_DAYS, DAY_SECS, Visible, is_unhealthy};
 
 pub(super) const LINES_MAX: usize = 50;
 const HOSTS_NAMED: usize = 5;
-const DAY_SECS: i64 = 24 * 3600;
-const CERTIFICATE_SECS: i64 = 7 * DAY_SECS;
 /// As `proctor doctor` judges it.
-const CLOCK_OFF_MS: u64 = 30_000;
 const CLOCK_WRONG_MS: u64 = 300_000;
 
-/// What is known of agents while they are connected.
-#[derive(Default)]
-pub(super) struct Agents<'a> {
-    pub(super) certificates_ending: Vec<(&'a FleetHost, i64)>,
-    clocks_off: Vec<(&'a FleetHost, i64)>,
-    now: i64,
-}
-
-impl<'a> Agents<'a> {
-    /// `now` in Unix seconds.
-    pub(super) fn of(seen: &Visible<'a>, control: &Control, now: i64) -> Self {
-        let mut agents = Self { now, ..Self::default() };
-        for host in seen.hosts().filter(|host| host.online && is_watched(host, now)) {
-            let ConnectionInfo { clock_ahead_ms, certificate_expires_at } = control.connection_info(&host.site.agent);
-            let clock_off = clock_ahead_ms.filter(|ahead| ahead.unsigned_abs() > CLOCK_OFF_MS);
-            agents.clocks_off.extend(clock_off.map(|ahead| (host, ahead)));
-            let ending = certificate_expires_at.filter(|at| *at < now + CERTIFICATE_SECS);
-            agents.certificates_ending.extend(ending.map(|at| (host, at)));
-        }
-        agents
-    }
-}
-
 /// The most severe first, then what concerns the most hosts.
-pub(super) fn ranked(seen: &Visible<'_>, agents: &Agents<'_>) -> Vec<Attention> {
-    let mut lines: Vec<Attention> = of_processes(seen, agents.now).into_iter().map(Line::finish).collect();
-    lines.extend(of_hosts(seen, agents).into_iter().map(Line::finish));
+pub(super) fn ranked(seen: &Visible<'_>, processes: &[&FleetProcess]) -> Vec<Attention> {
+    let mut lines: Vec<Attention> = of_processes(seen, processes).into_iter().map(Line::finish).collect();
+    lines.extend(of_hosts(seen).into_iter().map(Line::finish));
     lines.sort_by(|one, other| {
         let rank = |line: &Attention| (line.severity, std::cmp::Reverse(line.count), line.kind, line.process.clone());
         rank(one).cmp(&rank(other))
@@ -51,23 +25,26 @@ pub(super) fn ranked(seen: &Visible<'_>, agents: &Agents<'_>) -> Vec<Attention> 
     lines
 }
 
-/// A host in maintenance, or one that is not let in yet, is nothing to look at.
-fn is_watched(host: &FleetHost, now: i64) -> bool {
-    host.site.cordon_at(now * 1000).is_none() && !host.site.awaits_approval
-}
-
-fn of_processes(seen: &Visible<'_>, now: i64) -> Vec<Line> {
+fn of_processes(seen: &Visible<'_>, processes: &[&FleetProcess]) -> Vec<Line> {
     let mut lines: BTreeMap<(AttentionKind, u32), Line> = BTreeMap::new();
-    for process in seen.processes().filter(|process| is_watched(seen.fleet.host(process), now)) {
+    for process in processes.iter().filter(|process| seen.is_watched(seen.fleet.host(process))) {
         for (kind, severity) in troubles(process) {
             let line = lines.entry((kind, process.key)).or_insert_with(|| {
                 let name = seen.fleet.key(process).to_string();
-                Line::new(kind, severity, Some(name), seen.fleet.reason(process).to_owned())
+                Line::new(kind, severity, Some(name), &reason(seen, process, kind))
             });
             line.add(seen.fleet.host(process), Some(process.phase_since).filter(|since| *since > 0));
         }
     }
     lines.into_values().collect()
+}
+
+fn reason(seen: &Visible<'_>, process: &FleetProcess, kind: AttentionKind) -> Message {
+    match seen.fleet.reason(process) {
+        Some(reason) => reason.clone(),
+        None if kind == AttentionKind::CrashLooping => messages::restarted_in_a_loop(CRASH_LOOP_STARTS),
+        None => Message::default(),
+    }
 }
 
 fn troubles(process: &FleetProcess) -> impl Iterator<Item = (AttentionKind, Severity)> {
@@ -80,39 +57,40 @@ fn troubles(process: &FleetProcess) -> impl Iterator<Item = (AttentionKind, Seve
     all.into_iter().filter(|(is_so, _, _)| *is_so).map(|(_, kind, severity)| (kind, severity))
 }
 
-fn of_hosts(seen: &Visible<'_>, agents: &Agents<'_>) -> Vec<Line> {
-    let line = |kind, severity, reason: &str| Line::new(kind, severity, None, reason.to_owned());
-    let mut away = line(AttentionKind::HostAway, Severity::Warning, "the agent is not connected");
-    let reason = "no relay of the cloud area is connected";
-    let mut unreachable = line(AttentionKind::HostUnreachable, Severity::Critical, reason);
-    let mut outdated = line(AttentionKind::AgentOutdated, Severity::Notice, "");
-    for host in seen.hosts().filter(|host| is_watched(host, agents.now)) {
-        if !host.online && !host.is_revoked {
-            let line = if seen.is_unreachable(host) { &mut unreachable } else { &mut away };
-            line.add(host, Some(host.presence_changed_at / 1000));
+fn of_hosts(seen: &Visible<'_>) -> Vec<Line> {
+    let line = |kind, severity, reason: Message| Line::new(kind, severity, None, &reason);
+    let mut away = line(AttentionKind::HostAway, Severity::Warning, messages::host_agent_away());
+    let mut unreachable = line(AttentionKind::HostUnreachable, Severity::Critical, messages::no_relay_of_area());
+    let mut waiting = line(AttentionKind::AwaitsApproval, Severity::Notice, messages::new_host_awaits_approval());
+    let mut outdated = line(AttentionKind::AgentOutdated, Severity::Notice, Message::default());
+    let ending = messages::certificate_ends_within(CERTIFICATE_DAYS);
+    let mut ending = line(AttentionKind::CertificateEnds, Severity::Warning, ending);
+    let mut clocks = line(AttentionKind::ClockOff, Severity::Warning, Message::default());
+    for host in seen.hosts() {
+        let since = Some(host.presence_changed_at / 1000);
+        match seen.status(host) {
+            HostStatus::Away => away.add(host, since),
+            HostStatus::Unreachable => unreachable.add(host, since),
+            HostStatus::AwaitsApproval => waiting.add(host, None),
+            HostStatus::Online | HostStatus::Cordoned | HostStatus::Revoked => {}
         }
-        let version = &*host.agent_version;
-        if !version.is_empty() && version != env!("CARGO_PKG_VERSION") {
-            outdated.attention.reason = format!("version {version}, the server's is {}", env!("CARGO_PKG_VERSION"));
+        if seen.is_outdated(host) {
+            let differs = messages::agent_version_differs(&host.agent_version, env!("CARGO_PKG_VERSION"));
+            outdated.attention.why = told(&differs);
             outdated.add(host, None);
         }
-    }
-    let mut ending = line(AttentionKind::CertificateEnds, Severity::Warning, "");
-    for (host, expires_at) in &agents.certificates_ending {
-        if *expires_at < agents.now + DAY_SECS {
-            ending.attention.severity = Severity::Critical;
+        if let Some(expires_at) = seen.certificate_ends(host) {
+            ending.raise(expires_at < seen.at / 1000 + DAY_SECS);
+            ending.add(host, None);
         }
-        ending.add(host, None);
-    }
-    let mut clocks = line(AttentionKind::ClockOff, Severity::Warning, "");
-    for (host, ahead) in &agents.clocks_off {
-        if ahead.unsigned_abs() > CLOCK_WRONG_MS {
-            clocks.attention.severity = Severity::Critical;
+        if let Some(ahead) = seen.clock_off(host) {
+            clocks.raise(ahead.unsigned_abs() > CLOCK_WRONG_MS);
+            clocks.attention.why = told(&messages::clock_apart(ahead.unsigned_abs() / 1000));
+            clocks.add(host, None);
         }
-        clocks.attention.reason = format!("{} s apart from the server's clock", ahead.unsigned_abs() / 1000);
-        clocks.add(host, None);
     }
-    [away, unreachable, outdated, ending, clocks].into_iter().filter(|line| line.attention.count > 0).collect()
+    let lines = [away, unreachable, waiting, outdated, ending, clocks];
+    lines.into_iter().filter(|line| line.attention.count > 0).collect()
 }
 
 /// A line that grows host by host.
@@ -121,10 +99,15 @@ struct Line {
 }
 
 impl Line {
-    fn new(kind: AttentionKind, severity: Severity, process: Option<String>, reason: String) -> Self {
-        let attention =
-            Attention { kind, severity, process, host: None, count: 0, hosts: Vec::new(), since: None, reason };
-        Self { attention }
+    fn new(kind: AttentionKind, severity: Severity, process: Option<String>, reason: &Message) -> Self {
+        let (hosts, why) = (Vec::new(), told(reason));
+        Self { attention: Attention { kind, severity, process, host: None, count: 0, hosts, since: None, why } }
+    }
+
+    fn raise(&mut self, is_critical: bool) {
+        if is_critical {
+            self.attention.severity = Severity::Critical;
+        }
     }
 
     fn add(&mut self, host: &FleetHost, since: Option<i64>) {

@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use super::body::{Params, page_limit};
 use super::caller::Authenticated;
-use super::overview::{count_of, is_unhealthy};
+use super::overview::count_of;
 use super::processes::wanted;
+use super::visible::is_unhealthy;
 use super::{ApiState, Result, cursor};
 use crate::control::SeenFleet;
 

@@ -12,6 +12,7 @@ use proctor_store::{Cordon, HostLocation, HostRecord, ProcessQuery};
 use super::body::{Params, page_limit};
 use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
+use super::hosts_in_state::{self, Wanted};
 use super::processes::search_text;
 use super::{ApiState, Result, cursor};
 use crate::control::{Caller, ConnectionInfo, Control, HostRef, RoundTrip};
@@ -42,7 +43,15 @@ pub(super) async fn list(
         limit: Some(limit + 1),
         places: None,
     };
-    let mut records = state.control.hosts(&caller.who, wanted).await?;
+    let mut records = match (query.state, query.trouble) {
+        (None, None) => state.control.hosts(&caller.who, wanted).await?,
+        (_, _) if wanted.token.is_some() => {
+            return Err(FieldError::new("token", messages::not_together_with("state, trouble")).into());
+        }
+        (of_state, trouble) => {
+            hosts_in_state::records(&state, &caller.who, Wanted { state: of_state, trouble, query: wanted }).await?
+        }
+    };
     let has_more = records.len() > limit as usize;
     records.truncate(limit as usize);
     let next = records.last().filter(|_| has_more).map(|last| cursor::encode(&last.key));

@@ -22,6 +22,7 @@ mod groups;
 mod history;
 mod host_identity;
 mod hosts;
+mod hosts_in_state;
 mod import;
 mod logs;
 mod maintenance;
@@ -45,6 +46,7 @@ mod told;
 mod upgrades;
 mod usage;
 mod users;
+mod visible;
 mod webhooks;
 mod whoami;
 

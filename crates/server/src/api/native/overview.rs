@@ -1,22 +1,26 @@
 //! The whole fleet at a glance: counted, ranked by what needs attention, and as a map.
 
-use std::collections::{HashMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 
 use axum::Json;
 use axum::extract::State;
 use proctor_api::{
-    AgentVersion, EndingCertificate, FleetMap, HostCounts, HostState, Overview, PhaseCounts, ProcessCounts, TaskCounts,
+    AgentVersion, CloudHosts, EndingCertificate, FleetMap, HostCounts, HostState, HostStatus, Overview, PhaseCounts,
+    ProcessCounts, TaskCounts,
 };
-use proctor_model::{AgentId, Class, Phase};
-use proctor_store::{Fleet, FleetFilter, FleetHost, FleetProcess, Health, ProcessQuery, RolloutState, TaskQuery};
+use proctor_model::Phase;
+use proctor_store::{FleetHost, FleetProcess, RolloutState, TaskQuery};
 
-use super::attention::{self, Agents};
+use super::attention;
 use super::caller::Authenticated;
+use super::visible::{Visible, is_unhealthy};
 use super::{ApiState, Result};
-use crate::control::{Caller, Control, SeenFleet, is_inside};
+use crate::control::{Caller, Control, SeenFleet};
 
 const TASKS_COUNTED_MAX: u32 = 1000;
 const VERSIONS_MAX: usize = 50;
+const CLOUDS_MAX: usize = 50;
 const CERTIFICATES_MAX: usize = 20;
 
 /// How many hosts and processes there are in which state, and what needs attention.
@@ -29,19 +33,23 @@ pub(super) async fn show(caller: Authenticated, State(state): State<ApiState>) -
     Ok(Json(state.border.fleet_work.run(&state.control, &caller.who, answer).await?))
 }
 
-fn overview(SeenFleet { fleet, at }: &SeenFleet, control: &Control, caller: &Caller, tasks: TaskCounts) -> Overview {
-    let seen = Visible::new(fleet, caller, control);
-    let agents = Agents::of(&seen, control, at / 1000);
-    let attention = attention::ranked(&seen, &agents);
-    let mut ending = agents.certificates_ending;
+fn overview(seen: &SeenFleet, control: &Control, caller: &Caller, tasks: TaskCounts) -> Overview {
+    let seen = Visible::new(seen, caller, control);
+    let processes = seen.processes();
+    let attention = attention::ranked(&seen, &processes);
+    let ends = |host| seen.certificate_ends(host).map(|expires_at| (host, expires_at));
+    let mut ending: Vec<(&FleetHost, i64)> = seen.hosts().filter_map(ends).collect();
     ending.sort_by_key(|(_, expires_at)| *expires_at);
     let certificates_ending_total = ending.len();
     let certificate =
         |(host, expires_at): (&FleetHost, i64)| EndingCertificate { host: host.site.key.to_string(), expires_at };
+    let (clouds, clouds_total) = count_clouds(&seen);
     Overview {
-        at_ms: *at,
-        hosts: seen.count_hosts(),
-        processes: seen.count_processes(),
+        at_ms: seen.at,
+        hosts: count_hosts(&seen, seen.hosts()),
+        clouds,
+        clouds_total,
+        processes: count_processes(&seen, &processes),
         tasks,
         attention_total: attention.len(),
         attention: attention.into_iter().take(attention::LINES_MAX).collect(),
@@ -60,21 +68,24 @@ pub(super) async fn map(caller: Authenticated, State(state): State<ApiState>) ->
     Ok(Json(state.border.fleet_work.run(&state.control, &caller.who, answer).await?))
 }
 
-fn fleet_map(SeenFleet { fleet, at }: &SeenFleet, control: &Control, caller: &Caller) -> FleetMap {
-    let seen = Visible::new(fleet, caller, control);
+fn fleet_map(seen: &SeenFleet, control: &Control, caller: &Caller) -> FleetMap {
+    let seen = Visible::new(seen, caller, control);
+    let fleet = seen.fleet;
     let mut worst = vec![HostState::Empty; fleet.hosts.len()];
     for process in seen.processes() {
         let of_host = &mut worst[process.host as usize];
         *of_host = (*of_host).max(host_state(process.phase));
     }
-    let mut map = FleetMap { at_ms: *at, hosts: Vec::new(), business: Vec::new(), worst: Vec::new() };
+    let mut map = FleetMap { at_ms: seen.at, hosts: Vec::new(), business: Vec::new(), worst: Vec::new() };
     for (host, worst) in fleet.hosts.iter().zip(worst).filter(|(host, _)| seen.has_host(host)) {
         map.hosts.push(host.site.key.to_string());
         map.business.push(host.site.business);
-        map.worst.push(match host.online {
-            true => worst,
-            false if seen.is_unreachable(host) => HostState::Unreachable,
-            false => HostState::Away,
+        map.worst.push(match seen.status(host) {
+            HostStatus::Online => worst,
+            HostStatus::Away | HostStatus::Revoked => HostState::Away,
+            HostStatus::Unreachable => HostState::Unreachable,
+            HostStatus::Cordoned => HostState::Cordoned,
+            HostStatus::AwaitsApproval => HostState::AwaitsApproval,
         });
     }
     map
@@ -90,73 +101,51 @@ fn host_state(phase: Phase) -> HostState {
     }
 }
 
-/// What the caller may see of the fleet.
-pub(super) struct Visible<'a> {
-    pub(super) fleet: &'a Fleet,
-    /// Into the fleet's processes.
-    processes: Vec<u32>,
-    caller: &'a Caller,
-    /// Without a connection because the relays of their area have none.
-    unreachable: HashSet<&'a AgentId>,
+fn count_hosts<'a>(seen: &Visible<'_>, hosts: impl Iterator<Item = &'a FleetHost>) -> HostCounts {
+    let mut counts = HostCounts::default();
+    for host in hosts {
+        counts.total += 1;
+        *match seen.status(host) {
+            HostStatus::Online => &mut counts.online,
+            HostStatus::Away => &mut counts.away,
+            HostStatus::Unreachable => &mut counts.unreachable,
+            HostStatus::Revoked => &mut counts.revoked,
+            HostStatus::Cordoned => &mut counts.cordoned,
+            HostStatus::AwaitsApproval => &mut counts.awaits_approval,
+        } += 1;
+    }
+    counts
 }
 
-impl<'a> Visible<'a> {
-    fn new(fleet: &'a Fleet, caller: &'a Caller, control: &Control) -> Self {
-        let query =
-            ProcessQuery { places: Some(caller.permissions.places(Class::Read).clone()), ..ProcessQuery::default() };
-        let filter = FleetFilter::new(fleet, &query);
-        let all = (0..).zip(&fleet.processes);
-        let processes = all.filter(|(_, process)| filter.holds(process)).map(|(index, _)| index).collect();
-        let away = fleet.hosts.iter().filter(|host| !host.online && !host.is_revoked).map(|host| &host.site.agent);
-        let unreachable = away.filter(|agent| control.unreachable_area(agent).is_some()).collect();
-        Self { fleet, processes, caller, unreachable }
+/// By number of the area, and how many there are.
+fn count_clouds(seen: &Visible<'_>) -> (Vec<CloudHosts>, usize) {
+    let mut by_cloud: BTreeMap<u32, Vec<&FleetHost>> = BTreeMap::new();
+    for host in seen.hosts() {
+        by_cloud.entry(host.site.key.cloud).or_default().push(host);
     }
-
-    pub(super) fn is_unreachable(&self, host: &FleetHost) -> bool {
-        self.unreachable.contains(&host.site.agent)
-    }
-
-    pub(super) fn processes(&self) -> impl Iterator<Item = &'a FleetProcess> {
-        self.processes.iter().map(|index| &self.fleet.processes[*index as usize])
-    }
-
-    fn has_host(&self, host: &FleetHost) -> bool {
-        is_inside(self.caller.permissions.places(Class::Read), host)
-    }
-
-    pub(super) fn hosts(&self) -> impl Iterator<Item = &'a FleetHost> {
-        self.fleet.hosts.iter().filter(|host| self.has_host(host))
-    }
-
-    fn count_hosts(&self) -> HostCounts {
-        let mut counts = HostCounts::default();
-        for host in self.hosts() {
-            counts.total += 1;
-            match (host.online, host.is_revoked) {
-                (true, _) => counts.online += 1,
-                (false, true) => counts.revoked += 1,
-                (false, false) if self.is_unreachable(host) => counts.unreachable += 1,
-                (false, false) => counts.away += 1,
-            }
-        }
-        counts
-    }
-
-    fn count_processes(&self) -> ProcessCounts {
-        let mut counts = ProcessCounts::default();
-        for process in self.processes() {
-            counts.total += 1;
-            *count_of(&mut counts.phases, process.phase) += 1;
-            counts.unhealthy += u64::from(is_unhealthy(process));
-            counts.crash_looping += u64::from(process.is_crash_looping());
-            counts.evicted += u64::from(process.evicted);
-        }
-        counts
-    }
+    let total = by_cloud.len();
+    let mut clouds: Vec<(u32, Vec<&FleetHost>)> = by_cloud.into_iter().collect();
+    clouds.sort_by_key(|(_, hosts)| Reverse(hosts.len()));
+    clouds.truncate(CLOUDS_MAX);
+    clouds.sort_by_key(|(cloud, _)| *cloud);
+    let counted =
+        clouds.into_iter().map(|(cloud, hosts)| CloudHosts { cloud, hosts: count_hosts(seen, hosts.into_iter()) });
+    (counted.collect(), total)
 }
 
-pub(super) fn is_unhealthy(process: &FleetProcess) -> bool {
-    process.phase == Phase::Running && process.health == Health::Unhealthy
+fn count_processes(seen: &Visible<'_>, processes: &[&FleetProcess]) -> ProcessCounts {
+    let mut counts = ProcessCounts { total: processes.len() as u64, ..ProcessCounts::default() };
+    for process in processes {
+        if seen.is_cordoned(seen.fleet.host(process)) {
+            counts.cordoned += 1;
+            continue;
+        }
+        *count_of(&mut counts.phases, process.phase) += 1;
+        counts.unhealthy += u64::from(is_unhealthy(process));
+        counts.crash_looping += u64::from(process.is_crash_looping());
+        counts.evicted += u64::from(process.evicted);
+    }
+    counts
 }
 
 pub(super) fn count_of(counts: &mut PhaseCounts, phase: Phase) -> &mut u64 {

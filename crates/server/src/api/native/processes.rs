@@ -7,6 +7,7 @@ use proctor_api::{
     Trouble,
 };
 use proctor_model::{FieldError, Percent, Phase, ProcessKey};
+use proctor_runtime::clock;
 use proctor_store::{ProcessCursor, ProcessOrder, ProcessRecord, ProcessSort as Sort, Rank};
 
 use super::body::{Params, page_limit};
@@ -79,6 +80,7 @@ pub(super) fn wanted(
         phases: filter.phase.as_deref().map_or(Ok(Vec::new()), phases)?,
         lifetime: filter.lifetime,
         online: filter.online,
+        cordoned: filter.cordoned.map(|cordoned| (cordoned, clock::unix_millis())),
         managed: filter.managed,
         health: filter.health.map(|health| health.as_str().to_owned()),
         trouble: filter.trouble.map(|trouble| match trouble {
