@@ -60,7 +60,7 @@ pub use overview::{
 };
 pub use pools::{PoolList, PoolMember, PoolQuery, PoolSetting, PoolUsage, PoolView, SetPools};
 pub use process_lists::{
-    FacetCount, Facets, GroupPage, GroupQuery, GroupSort, HealthState, LabelFacet, PhaseCounts,
+    FacetCount, FacetQuery, Facets, GroupPage, GroupQuery, GroupSort, HealthState, LabelFacet, PhaseCounts,
     ProcessFilter, ProcessGroup, ProcessQuery, ProcessSort, SEARCH_CHARS_MAX, SortOrder, Trouble,
 };
 pub use processes::{

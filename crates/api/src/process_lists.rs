@@ -98,6 +98,15 @@ process_query! {
 }
 
 process_query! {
+    /// Which processes are counted.
+    FacetQuery {
+        /// True: each kind is counted without its own filter (`namespace`, `phase`, `business`, `lifetime`, `selector`), so
+        /// that it shows what the filter could be set to; `total` is with all of them.
+        each_without: Option<bool>,
+    }
+}
+
+process_query! {
     /// Which processes; a field that is absent does not narrow.
     ProcessFilter {}
 }

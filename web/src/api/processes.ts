@@ -84,11 +84,14 @@ export async function fetchGroups(
   return { rows: page.groups, next: page.next ?? null, total: page.total };
 }
 
-/** How many of the matching processes have which value. */
+/** How many processes match, and what each filter could be set to: counted with all other filters, but without itself. */
 export const facetsQuery = ({ sort: _, full: __, count: ___, ...filter }: ProcessFilter) =>
   queryOptions({
     queryKey: ["facets", filter],
-    queryFn: ({ signal }) => data(api.GET("/api/v1/processes/facets", { params: { query: filter }, signal })),
+    queryFn: ({ signal }) => {
+      const query = { ...filter, each_without: true };
+      return data(api.GET("/api/v1/processes/facets", { params: { query }, signal }));
+    },
     staleTime: 5000,
     refetchInterval: 30_000,
     placeholderData: keepPreviousData,

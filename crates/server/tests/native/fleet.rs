@@ -288,6 +288,34 @@ async fn facets_count_the_values_of_what_matches() {
 }
 
 #[tokio::test]
+async fn facets_show_what_each_filter_could_be_set_to() {
+    let world = world().await;
+    observe(&world, &[("web/a", seen(Phase::Running))]).await;
+    let filter = "namespace=web&phase=running&business=3&selector=tier%3D1";
+
+    let narrow = world.got(&format!("/processes/facets?{filter}")).await;
+    let each = world.got(&format!("/processes/facets?{filter}&each_without=true")).await;
+
+    let count = |value: &str, count: u64| json!({ "value": value, "count": count });
+    assert_eq!((&narrow["total"], &each["total"]), (&json!(1), &json!(1)));
+    assert_eq!(narrow["phases"], json!([count("running", 1)]));
+    let mut expected = narrow.clone();
+    expected["at_ms"] = each["at_ms"].clone();
+    for (kind, list) in
+        [("namespace", "namespaces"), ("phase", "phases"), ("business", "businesses"), ("selector", "labels")]
+    {
+        expected[list] = facets_without(&world, filter, kind).await[list].clone();
+    }
+    assert_eq!(each, expected);
+}
+
+/// The facets with all filters but one.
+async fn facets_without(world: &World, filter: &str, without: &str) -> Value {
+    let rest: Vec<&str> = filter.split('&').filter(|part| !part.starts_with(without)).collect();
+    world.got(&format!("/processes/facets?{}", rest.join("&"))).await
+}
+
+#[tokio::test]
 async fn a_search_finds_names_hosts_and_the_beginnings_of_task_ids() {
     let world = world().await;
     let (_, accepted) =

@@ -11,15 +11,6 @@ import { filterNames } from "./filter";
 
 type Counted = { value: string; count: number };
 
-/** What a filter could be set to: counted with all other filters, but without itself. */
-function useCounts(
-  filter: ProcessFilter,
-  name: "namespace" | "phase" | "business" | "lifetime",
-  list: "namespaces" | "phases" | "businesses" | "lifetimes",
-): Counted[] {
-  return useQuery(facetsQuery({ ...filter, [name]: undefined })).data?.[list] ?? [];
-}
-
 export function FilterBar({ filter, isFiltered }: { filter: ProcessFilter; isFiltered: boolean }) {
   const { processes: text, common, terms, overview } = useMessages();
   const number = useNumbers();
@@ -31,11 +22,12 @@ export function FilterBar({ filter, isFiltered }: { filter: ProcessFilter; isFil
   const known = useQuery(businessesQuery).data ?? [];
   const businessName = useBusinessName();
   const clear = useClearUrl(filterNames);
-  const namespaces = useCounts(filter, "namespace", "namespaces");
-  const inPhase = countOf(useCounts(filter, "phase", "phases"));
-  const ofBusiness = useCounts(filter, "business", "businesses");
-  const ofLifetime = countOf(useCounts(filter, "lifetime", "lifetimes"));
-  const labels = useQuery(facetsQuery({ ...filter, selector: undefined })).data?.labels ?? [];
+  const facets = useQuery(facetsQuery(filter)).data;
+  const namespaces = facets?.namespaces ?? [];
+  const inPhase = countOf(facets?.phases ?? []);
+  const ofBusiness = facets?.businesses ?? [];
+  const ofLifetime = countOf(facets?.lifetimes ?? []);
+  const labels = facets?.labels ?? [];
   const businessIds = [
     ...new Set([...ofBusiness.map((each) => each.value), ...known.map((each) => String(each.id))]),
   ];

@@ -1,14 +1,11 @@
-//! Processes on all their hosts together, and how many have which value.
+//! Processes on all their hosts together.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use proctor_api::{
-    FacetCount, Facets, GroupPage, GroupQuery, GroupSort, LabelFacet, PhaseCounts, ProcessFilter, ProcessGroup,
-};
+use proctor_api::{GroupPage, GroupQuery, GroupSort, PhaseCounts, ProcessFilter, ProcessGroup};
 use proctor_model::{Lifetime, ProcessKey};
 use proctor_store::{Fleet, FleetFilter, FleetProcess, FleetSpec, ProcessQuery, SpecNumber};
 use serde::{Deserialize, Serialize};
@@ -20,9 +17,6 @@ use super::processes::wanted;
 use super::visible::is_unhealthy;
 use super::{ApiState, Result, cursor};
 use crate::control::SeenFleet;
-
-const VALUES_MAX: usize = 50;
-const LABEL_VALUES_MAX: usize = 20;
 
 /// Registered processes, each once with sums over its hosts.
 #[utoipa::path(get, path = "/processes/groups", operation_id = "process_groups", params(GroupQuery), tag = "processes",
@@ -51,21 +45,8 @@ fn page(found: &Found<'_>, sort: GroupSort, limit: usize, after: Option<&Ranked>
     GroupPage { at_ms: found.seen.at, groups, total, next }
 }
 
-/// How many of the matching processes have which namespace, phase, business, lifetime and labels.
-#[utoipa::path(get, path = "/processes/facets", operation_id = "process_facets", params(ProcessFilter),
-               tag = "processes", responses((status = 200, body = Facets)))]
-pub(super) async fn facets(
-    caller: Authenticated,
-    State(state): State<ApiState>,
-    Params(filter): Params<ProcessFilter>,
-) -> Result<Json<Facets>> {
-    let wanted = narrowed(&caller, &state, &filter).await?;
-    let answer = move |seen: &SeenFleet| Found::of(seen, &wanted).facets();
-    Ok(Json(state.border.fleet_work.run(&state.control, &caller.who, answer).await?))
-}
-
 /// What is asked of the fleet, narrowed to what the caller may see.
-async fn narrowed(caller: &Authenticated, state: &ApiState, filter: &ProcessFilter) -> Result<ProcessQuery> {
+pub(super) async fn narrowed(caller: &Authenticated, state: &ApiState, filter: &ProcessFilter) -> Result<ProcessQuery> {
     let (query, host) = wanted(filter)?;
     let hosts = host.map(|host| [host]);
     Ok(state.control.narrowed(&caller.who, query, hosts.as_ref().map(<[_; 1]>::as_slice)).await?)
@@ -106,64 +87,6 @@ impl<'a> Found<'a> {
         }
         groups
     }
-
-    fn facets(&self) -> Facets {
-        let fleet = self.fleet();
-        let (mut namespaces, mut phases, mut businesses) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let mut specs: HashMap<SpecNumber, u64> = HashMap::new();
-        for process in self.processes() {
-            *namespaces.entry(fleet.key(process).namespace.as_str()).or_default() += 1;
-            *phases.entry(process.phase.as_str()).or_default() += 1;
-            if let Some(business) = fleet.host(process).site.business {
-                *businesses.entry(business).or_default() += 1;
-            }
-            *specs.entry(process.spec).or_default() += 1;
-        }
-        let mut lifetimes: HashMap<&str, u64> = HashMap::new();
-        let mut labels: HashMap<&str, HashMap<&str, u64>> = HashMap::new();
-        for (number, count) in specs {
-            let Some(spec) = fleet.specs.get(&number) else { continue };
-            *lifetimes.entry(name_of(spec.lifetime)).or_default() += count;
-            for (key, value) in spec.labels.iter() {
-                *labels.entry(key).or_default().entry(value).or_default() += count;
-            }
-        }
-        Facets {
-            at_ms: self.seen.at,
-            total: self.processes.len() as u64,
-            namespaces: most(namespaces, VALUES_MAX),
-            phases: most(phases, VALUES_MAX),
-            businesses: most(businesses, VALUES_MAX),
-            lifetimes: most(lifetimes, VALUES_MAX),
-            labels: label_facets(labels),
-        }
-    }
-}
-
-fn name_of(lifetime: Lifetime) -> &'static str {
-    match lifetime {
-        Lifetime::Resident => "resident",
-        Lifetime::Periodic => "periodic",
-        Lifetime::Once => "once",
-    }
-}
-
-fn most<T: ToString>(counts: HashMap<T, u64>, max: usize) -> Vec<FacetCount> {
-    let mut all: Vec<FacetCount> =
-        counts.into_iter().map(|(value, count)| FacetCount { value: value.to_string(), count }).collect();
-    all.sort_by(|one, other| (Reverse(one.count), &one.value).cmp(&(Reverse(other.count), &other.value)));
-    all.truncate(max);
-    all
-}
-
-fn label_facets(labels: HashMap<&str, HashMap<&str, u64>>) -> Vec<LabelFacet> {
-    let total = |values: &HashMap<&str, u64>| values.values().sum::<u64>();
-    let mut all: Vec<_> = labels.into_iter().map(|(key, values)| (Reverse(total(&values)), key, values)).collect();
-    all.sort_by_key(|(total, key, _)| (*total, *key));
-    all.truncate(VALUES_MAX);
-    let facet =
-        |(_, key, values): (_, &str, _)| LabelFacet { key: key.to_owned(), values: most(values, LABEL_VALUES_MAX) };
-    all.into_iter().map(facet).collect()
 }
 
 /// A place in the list of groups.

@@ -16,6 +16,7 @@ mod described;
 mod diff;
 mod error;
 mod events;
+mod facets;
 mod grants;
 mod grid;
 mod groups;

@@ -114,7 +114,7 @@ fn table() -> Vec<Route> {
         write_route(Admin, routes!(upgrades::cancel)).or(Kind::Conflict),
         read_route(Read, routes!(processes::list)),
         read_route(Read, routes!(groups::groups)),
-        read_route(Read, routes!(groups::facets)),
+        read_route(Read, routes!(facets::facets)),
         write_route(Register, routes!(registration::register)),
         read_route(Read, routes!(registration::plan)),
         read_route(Read, routes!(processes::show)),
