@@ -55,7 +55,7 @@ pub use logs::{LogQuery, LogState, LogView};
 pub use object::Object;
 pub use operations::{Accepted, ExactTarget, OperationRequest, Plan, PlannedTarget, Refusal, Rolling};
 pub use overview::{
-    AgentVersion, Attention, AttentionKind, CloudHosts, EndingCertificate, FleetMap, FoundHost,
+    AgentVersion, Attention, AttentionKind, CloudHosts, EarlierCounts, EndingCertificate, FleetMap, FoundHost,
     HostCounts, HostState, Overview, ProcessCounts, SearchQuery, SearchResult, Severity, TaskCounts,
 };
 pub use pools::{PoolList, PoolMember, PoolQuery, PoolSetting, PoolUsage, PoolView, SetPools};

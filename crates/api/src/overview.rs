@@ -17,6 +17,9 @@ pub struct Overview {
     #[serde(default)]
     pub clouds_total: usize,
     pub processes: ProcessCounts,
+    /// What some of the numbers were an hour ago, or since the server runs; absent just after its start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<EarlierCounts>,
     pub tasks: TaskCounts,
     /// What somebody should look at, the most severe first; at most fifty.
     pub attention: Vec<Attention>,
@@ -68,6 +71,16 @@ pub struct ProcessCounts {
     /// Started three times or more by supervision since the last operation or stable run, and still managed.
     pub crash_looping: u64,
     /// Ended for exceeding a limit of its own or of its pool; waits for its next start.
+    pub evicted: u64,
+}
+
+/// Numbers of the overview at an earlier moment, of what the caller may read now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct EarlierCounts {
+    pub at_ms: i64,
+    pub away: u64,
+    pub failed: u64,
+    pub crash_looping: u64,
     pub evicted: u64,
 }
 

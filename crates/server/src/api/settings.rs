@@ -23,6 +23,7 @@ use super::heavy::FleetWork;
 use super::https::Https;
 use super::limits::{self, Quota, RateLimit, Rates};
 use super::metrics::{ProcessMetrics, ServerMetrics};
+use super::native::trend::Trend;
 use super::parsing::Parsing;
 use super::proxies::TrustedProxies;
 use super::task_cache::TaskCache;
@@ -134,6 +135,7 @@ pub(super) struct ApiShared {
     pub(super) bodies: Bodies,
     pub(super) parsing: Parsing,
     pub(super) fleet_work: FleetWork,
+    pub(super) trend: Trend,
     pub(super) calls: Quota,
     pub(super) waits: Quota,
     pub(super) streams: Quota,
@@ -161,6 +163,7 @@ impl ApiState {
             bodies: Bodies::default(),
             parsing: Parsing::default(),
             fleet_work: FleetWork::default(),
+            trend: Trend::default(),
             calls: Quota::calls(settings.concurrency_limit),
             waits: Quota::waits(),
             streams: Quota::streams(),

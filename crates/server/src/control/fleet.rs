@@ -1,7 +1,7 @@
 //! The whole fleet in memory, for sums and searches over all of it.
 //!
-//! Promised: it is read from the store at most for a fiftieth of the time, however many ask, and not at all while
-//! nobody does; one reads it for all that wait. So it is milliseconds old where there are few processes and some
+//! Promised: it is read from the store at most for a fiftieth of the time, however many ask, and while nobody does only
+//! every few minutes for the overview's trend; one reads it for all that wait. So it is milliseconds old where there are few processes and some
 //! seconds old where there are very many. What a caller may see is decided for every question, by rights as they are
 //! then. Absent: lists of processes, which are read from the store as they are.
 
@@ -58,17 +58,31 @@ impl Control {
             held.asked = asked;
             return Ok(held.seen.clone());
         }
-        let at = clock::unix_millis();
         let before = held.as_ref().map(|held| held.seen.fleet.clone());
+        let seen = self.read_fleet(before).await?;
+        let good_for = (asked.elapsed() * GOOD_FOR).min(GOOD_FOR_MAX);
+        *held = Some(Held { seen: seen.clone(), good_until: asked + good_for, asked });
+        Ok(seen)
+    }
+
+    /// For the server itself: the one that is held, or a new one that is not.
+    pub(crate) async fn fleet_unheld(&self) -> Result<SeenFleet> {
+        let held = self.inner.fleet.held.lock().await;
+        if let Some(held) = held.as_ref().filter(|held| Instant::now() < held.good_until) {
+            return Ok(held.seen.clone());
+        }
+        drop(held);
+        self.read_fleet(None).await
+    }
+
+    async fn read_fleet(&self, before: Option<Arc<Fleet>>) -> Result<SeenFleet> {
+        let at = clock::unix_millis();
         let mut fleet = self.inner.store.fleet(before).await?;
         let gone = self.gone_unwritten();
         for host in fleet.hosts.iter_mut().filter(|host| gone.contains(&host.site.agent)) {
             host.online = false;
         }
-        let seen = SeenFleet { fleet: Arc::new(fleet), at };
-        let good_for = (asked.elapsed() * GOOD_FOR).min(GOOD_FOR_MAX);
-        *held = Some(Held { seen: seen.clone(), good_until: asked + good_for, asked });
-        Ok(seen)
+        Ok(SeenFleet { fleet: Arc::new(fleet), at })
     }
 
     /// A query of [`Self::processes`] as it would be narrowed there: to the hosts, all of which the caller must be

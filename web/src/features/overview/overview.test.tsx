@@ -64,7 +64,19 @@ test("a fleet without trouble says so in one line", async () => {
 
   expect(await screen.findByText("All is well")).toBeTruthy();
   expect(screen.getByText("No process has failed, no host is away.")).toBeTruthy();
-  expect(await screen.findByText("7 restarts in the last hour")).toBeTruthy();
+  expect(await screen.findByTitle("7 restarts in the last hour")).toBeTruthy();
+});
+
+test("each number has its change since an hour ago", async () => {
+  const at_ms = 4_000_000;
+  const earlier = { at_ms: at_ms - 3_600_000, away: 0, failed: 3, crash_looping: 0, evicted: 0 };
+  const hosts = { ...calm.hosts, away: 2 };
+  server({ ...calm, at_ms, hosts, earlier });
+  renderPage(<Component />);
+
+  expect(await screen.findByText("+2 in an hour")).toBeTruthy();
+  expect(screen.getByText("−3 in an hour")).toBeTruthy();
+  expect(screen.getAllByText("no change in an hour").length).toBe(2);
 });
 
 test("what is wrong comes with its reason and leads to where it can be looked into", async () => {

@@ -10,6 +10,8 @@ type Stat = {
   value: number;
   of: string;
   to: string;
+  /** The same at an earlier moment. */
+  before: number | undefined;
   trouble: keyof typeof troubleTypes;
   tone: "failed" | "warning";
 };
@@ -19,6 +21,8 @@ export function Stats({ data }: { data: Overview }) {
   const { overview: text } = useMessages();
   const number = useNumbers();
   const hour = useQuery(troubleQuery).data?.hour;
+  const earlier = data.earlier;
+  const minutes = earlier ? Math.round((data.at_ms - earlier.at_ms) / 60_000) : 0;
   const ofHosts = text.ofHosts(number(data.hosts.online + data.hosts.away + (data.hosts.unreachable ?? 0)));
   const ofProcesses = text.ofProcesses(number(data.processes.total - (data.processes.cordoned ?? 0)));
   const stats: Stat[] = [
@@ -27,6 +31,7 @@ export function Stats({ data }: { data: Overview }) {
       value: data.hosts.away,
       of: ofHosts,
       to: "/hosts?state=away",
+      before: earlier?.away,
       trouble: "offline",
       tone: "warning",
     },
@@ -35,6 +40,7 @@ export function Stats({ data }: { data: Overview }) {
       value: data.processes.phases.failed,
       of: ofProcesses,
       to: processesPath(data, { phase: "failed" }),
+      before: earlier?.failed,
       trouble: "failures",
       tone: "failed",
     },
@@ -43,6 +49,7 @@ export function Stats({ data }: { data: Overview }) {
       value: data.processes.crash_looping,
       of: ofProcesses,
       to: processesPath(data, { trouble: "crash_looping" }),
+      before: earlier?.crash_looping,
       trouble: "restarts",
       tone: "failed",
     },
@@ -51,6 +58,7 @@ export function Stats({ data }: { data: Overview }) {
       value: data.processes.evicted,
       of: ofProcesses,
       to: processesPath(data, { trouble: "evicted" }),
+      before: earlier?.evicted,
       trouble: "evictions",
       tone: "warning",
     },
@@ -69,8 +77,11 @@ export function Stats({ data }: { data: Overview }) {
             <span className="stat-label">
               {stat.label} <span className="muted">{stat.of}</span>
             </span>
-            <span className="muted stat-change">
-              {recent === undefined ? "\u00a0" : text.events[stat.trouble](recent, number(recent))}
+            <span
+              className="muted stat-change"
+              title={recent === undefined ? undefined : text.events[stat.trouble](recent, number(recent))}
+            >
+              {stat.before === undefined ? "\u00a0" : text.change(stat.value - stat.before, number, minutes)}
             </span>
           </Link>
         );

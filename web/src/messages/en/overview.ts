@@ -8,6 +8,10 @@ export const overview = {
   },
   ofHosts: (n: string) => `of ${n} hosts`,
   ofProcesses: (n: string) => `of ${n}`,
+  change: (by: number, n: (count: number) => string, minutes: number) => {
+    const span = minutes >= 55 ? "in an hour" : `in ${minutes} min`;
+    return by === 0 ? `no change ${span}` : `${by > 0 ? "+" : "−"}${n(Math.abs(by))} ${span}`;
+  },
   events: {
     offline: (count: number, n: string) =>
       count === 0 ? "none went away in the last hour" : `${n} went away in the last hour`,

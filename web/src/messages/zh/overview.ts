@@ -5,6 +5,10 @@ export const overview: Messages["overview"] = {
   stat: { away: "离线主机", failed: "失败", crashLooping: "反复崩溃", evicted: "已驱逐" },
   ofHosts: (n) => `共 ${n} 台`,
   ofProcesses: (n) => `共 ${n} 个`,
+  change: (by, n, minutes) => {
+    const span = minutes >= 55 ? "一小时内" : `${minutes} 分钟内`;
+    return by === 0 ? `${span}无变化` : `${span} ${by > 0 ? "+" : "−"}${n(Math.abs(by))}`;
+  },
   events: {
     offline: (count, n) => (count === 0 ? "最近一小时没有离线" : `最近一小时 ${n} 次离线`),
     failures: (count, n) => (count === 0 ? "最近一小时没有失败" : `最近一小时失败 ${n} 次`),

@@ -44,6 +44,7 @@ mod session;
 mod tasks;
 mod tokens;
 mod told;
+pub(super) mod trend;
 mod upgrades;
 mod usage;
 mod users;

@@ -9,7 +9,7 @@ use proctor_api::{
     AgentVersion, CloudHosts, EndingCertificate, FleetMap, HostCounts, HostState, HostStatus, Overview, PhaseCounts,
     ProcessCounts, TaskCounts,
 };
-use proctor_model::Phase;
+use proctor_model::{Class, Phase};
 use proctor_store::{FleetHost, FleetProcess, RolloutState, TaskQuery};
 
 use super::attention;
@@ -30,7 +30,9 @@ pub(super) async fn show(caller: Authenticated, State(state): State<ApiState>) -
     let tasks = tasks(&state.control, &caller.who).await?;
     let (control, who) = (state.control.clone(), caller.who.clone());
     let answer = move |seen: &SeenFleet| overview(seen, &control, &who, tasks);
-    Ok(Json(state.border.fleet_work.run(&state.control, &caller.who, answer).await?))
+    let mut overview = state.border.fleet_work.run(&state.control, &caller.who, answer).await?;
+    overview.earlier = state.border.trend.earlier(caller.who.permissions.places(Class::Read), overview.at_ms);
+    Ok(Json(overview))
 }
 
 fn overview(seen: &SeenFleet, control: &Control, caller: &Caller, tasks: TaskCounts) -> Overview {
@@ -50,6 +52,7 @@ fn overview(seen: &SeenFleet, control: &Control, caller: &Caller, tasks: TaskCou
         clouds,
         clouds_total,
         processes: count_processes(&seen, &processes),
+        earlier: None,
         tasks,
         attention_total: attention.len(),
         attention: attention.into_iter().take(attention::LINES_MAX).collect(),
