@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use proctor_api::{GroupPage, GroupQuery, GroupSort, PhaseCounts, ProcessFilter, ProcessGroup};
-use proctor_model::{Lifetime, ProcessKey};
+use proctor_model::ProcessKey;
 use proctor_store::{Fleet, FleetFilter, FleetProcess, FleetSpec, ProcessQuery, SpecNumber};
 use serde::{Deserialize, Serialize};
 

@@ -12,8 +12,8 @@ use utoipa_axum::routes;
 use super::caller::RouteRequirement;
 use super::error::Kind;
 use super::{
-    apps, audit, businesses, events, grid, groups, history, host_identity, hosts, import, logs, maintenance, openapi,
-    operations, overview, pools, processes, registration,
+    apps, audit, businesses, events, facets, grants, grid, groups, history, host_identity, hosts, import, logs,
+    maintenance, openapi, operations, overview, pools, processes, registration,
 };
 use super::{relays, roles, search, server, session, tasks, tokens, upgrades, usage, users, webhooks, whoami};
 use crate::api::{ApiState, RouteInfo};
