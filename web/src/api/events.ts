@@ -31,6 +31,9 @@ export const eventKinds: readonly EventKind[] = [
   "clock_off",
 ];
 
+/** What is said where somebody is, or would be, ended for what it uses. */
+export const evictionKinds: readonly string[] = ["limit_exceeded", "pool_limit_exceeded", "pool_warning"];
+
 export type EventFilter = {
   after?: number;
   before?: number;
@@ -79,5 +82,15 @@ export const eventsQuery = (filter: EventFilter) =>
   queryOptions({
     queryKey: ["events", filter],
     queryFn: async ({ signal }) => (await fetchEvents(filter, signal)).reverse(),
+    staleTime: 5000,
+    // The stream brings what comes; after a gap in it the list is read again, see live-cache.ts.
+    refetchOnWindowFocus: false,
+  });
+
+/** The newest evictions that match, and warnings of pools, newest first; asked for anew when one happens. */
+export const evictionsQuery = (filter: EventFilter) =>
+  queryOptions({
+    queryKey: ["evictions", filter],
+    queryFn: async ({ signal }) => (await fetchEvents({ ...filter, limit: 500 }, signal)).reverse(),
     staleTime: 5000,
   });

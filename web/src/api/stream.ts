@@ -8,6 +8,8 @@ export type StreamState = {
 };
 
 type Listener = (events: Event[]) => void;
+/** Told when the stream begins without a place, so that what happened before is not on it. */
+type GapListener = (isFirst: boolean) => void;
 
 const SILENCE_MAX_MS = 40_000; // the server says every 15 s that it is there
 const RETRY_MAX_MS = 10_000;
@@ -16,8 +18,10 @@ const RETRY_MAX_MS = 10_000;
 export class EventStream {
   state: StreamState = { status: "connecting", heardAt: 0, awaySince: null };
   private readonly listeners = new Set<Listener>();
+  private readonly gapListeners = new Set<GapListener>();
   private readonly watchers = new Set<() => void>();
   private lastId: number | null = null;
+  private wasOpen = false;
   private stopper: AbortController | null = null;
 
   start() {
@@ -30,12 +34,18 @@ export class EventStream {
     this.stopper?.abort();
     this.stopper = null;
     this.lastId = null;
+    this.wasOpen = false;
     this.setState({ status: "connecting", heardAt: 0, awaySince: null });
   }
 
   listen(listener: Listener): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
+  }
+
+  listenForGaps(listener: GapListener): () => void {
+    this.gapListeners.add(listener);
+    return () => this.gapListeners.delete(listener);
   }
 
   watch = (watcher: () => void): (() => void) => {
@@ -76,6 +86,7 @@ export class EventStream {
       const answer = await fetch("/api/v1/events/stream", { headers, signal: attempt.signal });
       if (!answer.ok || !answer.body) throw new Error(`HTTP ${answer.status}`);
       onOpen();
+      this.opened();
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = "";
       this.heard();
@@ -94,6 +105,13 @@ export class EventStream {
       signal.removeEventListener("abort", abort);
       attempt.abort();
     }
+  }
+
+  /** Behind an event the server goes on where it stopped; without one it begins with what happens now. */
+  private opened() {
+    const isFirst = !this.wasOpen;
+    this.wasOpen = true;
+    if (this.lastId === null) for (const listener of this.gapListeners) listener(isFirst);
   }
 
   private heard() {
