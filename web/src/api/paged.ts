@@ -6,6 +6,8 @@ import {
   useQueryClient,
 } from "@tanstack/react-query";
 import { useCallback, useEffect, useMemo, useRef } from "react";
+import type { Event } from "./events";
+import { eventStream } from "./stream";
 
 /** `total` is how many rows there are on all pages, where the server counts them. */
 export type Page<Row> = { rows: Row[]; next: string | null; total?: number };
@@ -17,11 +19,23 @@ const FIRST_ROWS = 250;
 const FURTHER_ROWS = 500;
 export const pageLimit = (after: Cursor) => (after === null ? FIRST_ROWS : FURTHER_ROWS);
 
+/** Whether an event tells that a row has changed. */
+export type Concerns<Row> = (row: Row, event: Event) => boolean;
+
+/** How long a row that changed waits for further changes; also how often a busy list is asked for at most. */
+const SETTLE_MS = 1000;
+
 /**
- * A list that the server hands out page by page. The pages that are on the screen are fetched again
- * every `refreshMs`; the others keep what they had, so a list of 100,000 rows costs no more than a short one.
+ * A list that the server hands out page by page. The pages that are on the screen are fetched again every `refreshMs`,
+ * and soon after an event that concerns one of the rows there; the others keep what they had, so a list of 100,000 rows
+ * costs no more than a short one.
  */
-export function usePaged<Row>(key: QueryKey, fetchPage: FetchPage<Row>, refreshMs = 5000) {
+export function usePaged<Row>(
+  key: QueryKey,
+  fetchPage: FetchPage<Row>,
+  refreshMs = 5000,
+  concerns?: Concerns<Row>,
+) {
   const client = useQueryClient();
   const query = useInfiniteQuery({
     queryKey: key,
@@ -30,6 +44,7 @@ export function usePaged<Row>(key: QueryKey, fetchPage: FetchPage<Row>, refreshM
     getNextPageParam: (last: Page<Row>) => last.next,
     staleTime: refreshMs,
     refetchOnWindowFocus: false,
+    meta: { isPaged: true },
     // Until the answer to another filter is there, the rows of the one before stay.
     placeholderData: keepPreviousData,
   });
@@ -55,6 +70,26 @@ export function usePaged<Row>(key: QueryKey, fetchPage: FetchPage<Row>, refreshM
     const timer = setInterval(() => refresh().catch(() => undefined), refreshMs);
     return () => clearInterval(timer);
   }, [refresh, refreshMs]);
+
+  useEffect(() => {
+    if (!concerns) return;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const unlisten = eventStream.listen((events) => {
+      if (timer !== undefined) return;
+      const held = client.getQueryData<InfiniteData<Page<Row>, Cursor>>(key);
+      const [first, last] = visible.current;
+      const shown = held?.pages.flatMap((page) => page.rows).slice(first, last + 1) ?? [];
+      if (!shown.some((row) => events.some((event) => concerns(row, event)))) return;
+      timer = setTimeout(() => {
+        timer = undefined;
+        refresh().catch(() => undefined);
+      }, SETTLE_MS);
+    });
+    return () => {
+      unlisten();
+      clearTimeout(timer);
+    };
+  }, [client, key, refresh, concerns]);
 
   const isComplete = query.isSuccess && !query.isPlaceholderData && !query.hasNextPage;
   const isLoading = query.isLoading || (query.isPlaceholderData && rows.length === 0);

@@ -1,6 +1,6 @@
 import { keepPreviousData, type QueryClient, queryOptions } from "@tanstack/react-query";
 import { api, data, type Schemas } from "./client";
-import { fetchAll, type Page, pageLimit } from "./paged";
+import { type Concerns, fetchAll, type Page, pageLimit } from "./paged";
 
 export type Process = Schemas["ProcessView"];
 export type Phase = Schemas["Phase"];
@@ -40,6 +40,10 @@ export type ProcessFilter = {
   /** Also count what matches; the sums over the fleet (`facetsQuery`) cost less where much does. */
   count?: boolean;
 };
+
+/** Its own events change an instance, and those of its host's agent. */
+export const concernsProcess: Concerns<Process> = (row, event) =>
+  event.host === row.host && (event.process === row.process || event.type.startsWith("agent_"));
 
 /** The parts of `NAMESPACE/NAME`; a slash within a namespace is written `%2F`, and `%` is `%25`. */
 export function splitProcess(process: string): { namespace: string; name: string } {

@@ -54,7 +54,9 @@ impl Driver {
             }
             Verdict::PoolWarning { pool, content, would_end } => {
                 tracing::warn!(pool = %pool.id, namespace = %pool.namespace, content = content.as_str(), "pool");
-                let mut draft = Draft::new(EventKind::PoolWarning, content.clone()).detail(POOL_DETAIL, &pool.id);
+                let mut draft = Draft::new(EventKind::PoolWarning, content.clone())
+                    .detail(POOL_DETAIL, &pool.id)
+                    .detail("namespace", &pool.namespace);
                 if let Some((victim, ranking)) = would_end {
                     draft = draft.detail("dry_run", true).detail("victim", victim).detail("ranking", ranking);
                 }

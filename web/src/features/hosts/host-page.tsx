@@ -5,7 +5,7 @@ import { Link, useNavigate, useParams } from "react-router";
 import { ApiError } from "@/api/client";
 import { type Host, hostQuery } from "@/api/hosts";
 import { usePaged } from "@/api/paged";
-import { fetchProcesses, type Process } from "@/api/processes";
+import { concernsProcess, fetchProcesses, type Process } from "@/api/processes";
 import { hostPoolsQuery } from "@/api/server";
 import { EventTable } from "@/features/events/event-table";
 import { PoolUsage } from "@/features/pools/pool-bar";
@@ -180,7 +180,7 @@ function HostProcesses({ host }: { host: string }) {
       fetchProcesses({ host, count: true }, after, undefined, signal),
     [host],
   );
-  const list = usePaged<Process>(key, fetchPage);
+  const list = usePaged<Process>(key, fetchPage, undefined, concernsProcess);
   const columns = processColumns(messages, businessName)
     .filter((column) => !hostOmits.includes(column.key))
     .map((column) => ({ ...column, width: hostWidths[column.key] ?? column.width }));

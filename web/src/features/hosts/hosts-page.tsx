@@ -4,7 +4,7 @@ import { useCallback, useMemo } from "react";
 import { Link, useNavigate } from "react-router";
 import { businessesQuery, fetchHosts, type Host, hostStates, hostTroubles, NEVER_CONNECTED } from "@/api/hosts";
 import { overviewQuery } from "@/api/overview";
-import { usePaged } from "@/api/paged";
+import { type Concerns, usePaged } from "@/api/paged";
 import { useMessages } from "@/settings/context";
 import { DataTable } from "@/ui/data-table";
 import { EmptyFiltered } from "@/ui/empty-filtered";
@@ -18,6 +18,9 @@ import { Guarded } from "@/ui/rights";
 import { Empty, Failure } from "@/ui/states";
 import { useClearUrl, useUrlValue } from "@/ui/url-state";
 import { useHostColumns } from "./columns";
+
+const concernsHost: Concerns<Host> = (host, event) =>
+  event.host === host.host && event.type.startsWith("agent_");
 
 const filterNames = ["state", "trouble", "business", "cloud", "version", "q"] as const;
 
@@ -51,7 +54,7 @@ export function Component() {
     (after: string | null, signal?: AbortSignal) => fetchHosts(filter, after, undefined, signal),
     [filter],
   );
-  const list = usePaged<Host>(key, fetchPage, 10_000);
+  const list = usePaged<Host>(key, fetchPage, 10_000, concernsHost);
   const columns = useHostColumns();
   return (
     <Page

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Button, Switch } from "antd";
 import { useState } from "react";
 import { Link, useNavigate, useParams } from "react-router";
-import { eventsQuery } from "@/api/events";
+import { evictionsQuery } from "@/api/events";
 import { hostQuery } from "@/api/hosts";
 import { fetchProcesses } from "@/api/processes";
 import { deletePool, hostPoolsQuery, type Pool, setPools } from "@/api/server";
@@ -22,7 +22,7 @@ import { TimeMs } from "@/ui/time";
 import { useAction } from "@/ui/use-action";
 import { PoolBar } from "./pool-bar";
 import { PoolDialog } from "./pool-dialog";
-import { type OwnLimits, type Resource, rank, usageOf } from "./ranking";
+import { isOfPool, type OwnLimits, type Resource, rank, usageOf } from "./ranking";
 import { formulaOf, RankingTable } from "./ranking-table";
 import "./pools.css";
 
@@ -188,12 +188,8 @@ function ResourcePanel({ pool, resource, limits }: ResourceProps) {
 function PoolHistory({ pool }: { pool: Pool }) {
   const { pools: text, events: eventText, terms } = useMessages();
   const { column } = eventText;
-  const query = useQuery(
-    eventsQuery({ host: pool.host, type: "pool_limit_exceeded,pool_warning", limit: 500 }),
-  );
-  const events = (query.data ?? []).filter(
-    (event) => event.details?.pool === pool.id || event.details?.pool_id === pool.id,
-  );
+  const query = useQuery(evictionsQuery({ host: pool.host, type: "pool_limit_exceeded,pool_warning" }));
+  const events = (query.data ?? []).filter((event) => isOfPool(event, pool));
   return (
     <Panel title={text.history}>
       {query.isPending ? (

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
+import type { Event } from "@/api/events";
 import type { Pool } from "@/api/server";
-import { rank } from "./ranking";
+import { isOfPool, rank } from "./ranking";
 import { formulaOf } from "./ranking-table";
 
 const pool = {
@@ -38,4 +39,15 @@ test("by usage of the own limit, the pool's limit stands in for one that is miss
     ["web/b", "3.0 % ÷ 5.0 % = 0.600"],
     ["web/a", "6.0 % ÷ 30 % = 0.200"],
   ]);
+});
+
+test("pools of one id in two namespaces have a history each", () => {
+  const event = (more: object) => ({ details: { pool: "web" }, ...more }) as unknown as Event;
+
+  expect(isOfPool(event({ process: "web/a" }), pool)).toBe(true);
+  expect(isOfPool(event({ process: "shop/a" }), pool)).toBe(false);
+  expect(isOfPool(event({ details: { pool: "web", namespace: "shop" } }), pool)).toBe(false);
+  expect(isOfPool(event({ details: { pool: "web", namespace: "web" } }), pool)).toBe(true);
+  expect(isOfPool(event({}), pool)).toBe(true);
+  expect(isOfPool(event({ details: { pool: "api" }, process: "web/a" }), pool)).toBe(false);
 });

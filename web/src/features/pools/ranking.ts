@@ -1,3 +1,5 @@
+import type { Event } from "@/api/events";
+import { splitProcess } from "@/api/processes";
 import type { Pool } from "@/api/server";
 
 export type Ranked = {
@@ -34,4 +36,12 @@ export function rank(pool: Pool, resource: Resource, own: OwnLimits): Ranked[] {
 /** How much of a resource the members use together. */
 export function usageOf(pool: Pool, resource: Resource): number {
   return (resource === "cpu" ? pool.usage?.cpu_percent : pool.usage?.memory_percent) ?? 0;
+}
+
+/** An eviction names its process, a warning the namespace; what says neither is of an older agent. */
+export function isOfPool(event: Event, pool: Pool): boolean {
+  const { details, process } = event;
+  if (details?.pool !== pool.id && details?.pool_id !== pool.id) return false;
+  const namespace = process ? splitProcess(process).namespace : details.namespace;
+  return namespace === undefined || namespace === pool.namespace;
 }

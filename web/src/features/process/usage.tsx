@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Segmented } from "antd";
 import { useMemo } from "react";
-import { type Event, eventsQuery } from "@/api/events";
+import { type Event, evictionsQuery } from "@/api/events";
 import { troubleTypes } from "@/api/overview";
 import { splitProcess, type UsageRange, type Usage as UsageView, usageQuery } from "@/api/processes";
 import { useMessages } from "@/settings/context";
@@ -78,7 +78,8 @@ const noEvents: Event[] = [];
 /** When the process was ended on this host for using too much, in Unix seconds. */
 function useEvictions({ process, host }: UsageView, since: number | undefined): number[] {
   const type = troubleTypes.evictions.join(",");
-  const events = useQuery(eventsQuery({ ...splitProcess(process), host, type, limit: 500 })).data ?? noEvents;
+  const query = useQuery(evictionsQuery({ ...splitProcess(process), host, type }));
+  const events = query.data ?? noEvents;
   return useMemo(
     () => events.map((event) => event.at_ms / 1000).filter((at) => since !== undefined && at >= since),
     [events, since],

@@ -4,7 +4,7 @@ import { Button, Segmented } from "antd";
 import { useCallback, useMemo, useState } from "react";
 import { Link, useNavigate } from "react-router";
 import { usePaged } from "@/api/paged";
-import { facetsQuery, fetchGroups, fetchProcesses, type Process } from "@/api/processes";
+import { concernsProcess, facetsQuery, fetchGroups, fetchProcesses, type Process } from "@/api/processes";
 import { useMessages } from "@/settings/context";
 import { ColumnPicker } from "@/ui/column-picker";
 import { DataTable } from "@/ui/data-table";
@@ -66,7 +66,7 @@ export function Component() {
       isGrouped ? { rows: [], next: null } : fetchProcesses(filter, after, undefined, signal),
     [filter, isGrouped],
   );
-  const list = usePaged<Process>(key, fetchPage);
+  const list = usePaged<Process>(key, fetchPage, undefined, concernsProcess);
   const groups = useGroups(filter, isGrouped);
   const counted = isGrouped ? groups : list;
   const sums = useQuery(facetsQuery(filter));

@@ -58,3 +58,20 @@ test("trouble over time is counted anew only where the event is trouble", () => 
   expect(keysOf(event({ type: "exited" }))).not.toContainEqual(["trouble"]);
   expect(keysOf(event({ type: "restart_failed" }))).toContainEqual(["trouble"]);
 });
+
+test("an eviction is asked for anew by who shows evictions, and long lists are left to themselves", async () => {
+  const client = new QueryClient();
+  const paged = { queryKey: ["hosts", "list"], meta: { isPaged: true } };
+  await client.prefetchQuery({ ...paged, queryFn: () => [] });
+  await client.prefetchQuery({ queryKey: ["hosts", "one"], queryFn: () => [] });
+  vi.useFakeTimers();
+  const marker = new Marker(client);
+
+  for (const key of keysOf(event({ type: "agent_offline" }))) marker.mark(key);
+  vi.advanceTimersByTime(1000);
+
+  expect(keysOf(event({ type: "pool_limit_exceeded", process: "web/a" }))).toContainEqual(["evictions"]);
+  expect(client.getQueryState(["hosts", "list"])?.isInvalidated).toBe(false);
+  expect(client.getQueryState(["hosts", "one"])?.isInvalidated).toBe(true);
+  marker.stop();
+});

@@ -1,9 +1,11 @@
-import { type QueryClient, useQueryClient } from "@tanstack/react-query";
+import { type Query, type QueryClient, useQueryClient } from "@tanstack/react-query";
 import { useEffect } from "react";
-import type { Event } from "@/api/events";
+import { type Event, evictionKinds } from "@/api/events";
 import { isTrouble } from "@/api/overview";
 import { instancesKey, instancesPaceMs, splitProcess } from "@/api/processes";
 import { eventStream } from "@/api/stream";
+
+type Key = readonly string[];
 
 /** How long what an event concerns waits for further events before it is asked for anew. */
 const SETTLE_MS = 400;
@@ -14,8 +16,17 @@ const SLOWER_MS: Record<string, number> = {
   trouble: 10_000,
   facets: 5000,
 };
-
-type Key = readonly string[];
+/** What events concern at all: asked for anew when some of them were missed. */
+const LIVE_KEYS: Key[] = [
+  ["overview"],
+  ["overview-map"],
+  ["process"],
+  ["facets"],
+  ["trouble"],
+  ["evictions"],
+  ["hosts"],
+  ["events"],
+];
 
 /** What an event names: the process on its hosts, the hosts, the sums over all of them. */
 export function keysOf(event: Event): Key[] {
@@ -25,6 +36,7 @@ export function keysOf(event: Event): Key[] {
     keys.push(instancesKey(namespace, name), ["facets"]);
   }
   if (isTrouble(event.type)) keys.push(["trouble"]);
+  if (evictionKinds.includes(event.type)) keys.push(["evictions"]);
   if (event.type.startsWith("agent_")) keys.push(["hosts"]);
   return keys;
 }
@@ -49,7 +61,9 @@ export class Marker {
     if (this.dirty.has(name)) return;
     const refresh = () => {
       this.dirty.delete(name);
-      void this.client.invalidateQueries({ queryKey: key, refetchType: "active" });
+      // Long lists refresh what is on the screen by themselves, see usePaged.
+      const predicate = (query: Query) => !query.meta?.isPaged;
+      void this.client.invalidateQueries({ queryKey: key, refetchType: "active", predicate });
     };
     this.dirty.set(name, setTimeout(refresh, paceOf(this.client, key)));
   }
@@ -68,9 +82,14 @@ export function useLiveCache() {
     const unlisten = eventStream.listen((events) => {
       for (const event of events) for (const key of keysOf(event)) marker.mark(key);
     });
+    const unlistenGaps = eventStream.listenForGaps((isFirst) => {
+      // What a page asked for at first may have been answered just before the stream began.
+      for (const key of isFirst ? [["events"]] : LIVE_KEYS) marker.mark(key);
+    });
     eventStream.start();
     return () => {
       unlisten();
+      unlistenGaps();
       marker.stop();
       eventStream.stop();
     };

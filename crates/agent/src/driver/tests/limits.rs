@@ -54,6 +54,7 @@ async fn a_pool_in_dry_run_tells_who_would_have_to_go_and_ends_nobody() {
     };
 
     assert_eq!(told.kind, EventKind::PoolWarning);
+    assert_eq!(told.details["namespace"], "ns");
     assert_eq!(told.details["victim"], "ns/eater");
     assert!(told.details["ranking"].contains("ns/eater"), "{told:?}");
     assert!(numbers(&stage.path("pids")).into_iter().all(|pid| !is_gone(pid)), "nobody was ended");
