@@ -7,6 +7,7 @@ export type Target = Schemas["TargetRow"];
 export type Operation = Schemas["OperationKind"];
 export type OperationRequest = Schemas["OperationRequest"];
 export type PlannedTarget = Schemas["PlannedTarget"];
+export type ExactTarget = Schemas["ExactTarget"];
 export type Rolling = Schemas["Rolling"];
 export type TargetState = Schemas["TargetState"];
 

@@ -1,13 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
 import { AutoComplete, Checkbox, Form, Input, InputNumber, Radio, Select } from "antd";
+import { Link } from "react-router";
 import { businessesQuery } from "@/api/hosts";
 import { fetchAll } from "@/api/paged";
 import { fetchGroups } from "@/api/processes";
 import { operations } from "@/api/tasks";
 import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
+import { shortTaskId, taskPath } from "@/ui/paths";
 import { SettledInput } from "@/ui/settled-input";
-import { loadPicked } from "./picked";
 import { type OperateForm, splitHosts } from "./request";
 
 type Props = { form: OperateForm; set: (part: Record<string, string | undefined>) => void };
@@ -25,6 +26,19 @@ const namesQuery = {
 
 export function OperateFields({ form, set }: Props) {
   const { operate: text, terms } = useMessages();
+  if (form.by === "retry") {
+    return (
+      <div className="panel panel-body operate-form">
+        <p>
+          {text.retryOf}{" "}
+          <Link to={taskPath(form.retry)} className="mono">
+            {shortTaskId(form.retry)}
+          </Link>
+        </p>
+        <p className="muted">{text.retryHelp}</p>
+      </div>
+    );
+  }
   return (
     <Form layout="vertical" component="div" className="panel operate-form">
       <Form.Item label={text.what} extra={terms.operationHelp[form.operation]}>
@@ -36,7 +50,7 @@ export function OperateFields({ form, set }: Props) {
         />
       </Form.Item>
       <WhatOf form={form} set={set} />
-      {form.by !== "picked" && <Where form={form} set={set} />}
+      {(form.by === "process" || form.by === "selector") && <Where form={form} set={set} />}
       <Pace form={form} set={set} />
     </Form>
   );
@@ -47,18 +61,24 @@ function WhatOf({ form, set }: Props) {
   const number = useNumbers();
   const names = useQuery(namesQuery).data ?? [];
   const choose = (by: OperateForm["by"]) => {
-    if (by === "picked") return;
-    set({ by, picked: undefined, process: undefined, selector: undefined, namespace: undefined });
+    if (by === form.by) return;
+    const none = { picked: undefined, target: undefined, match: undefined, process: undefined };
+    set({ by, ...none, selector: undefined, namespace: undefined });
   };
   const ways = [
     { value: "process", label: text.byName },
     { value: "selector", label: text.bySelector },
   ];
-  if (form.picked)
-    ways.push({ value: "picked", label: text.byPicked(number(loadPicked(form.picked).length)) });
+  if (form.by === "picked") ways.push({ value: "picked", label: text.byPicked(number(form.picked.length)) });
+  if (form.by === "matching") ways.push({ value: "matching", label: text.byMatching });
   return (
     <Form.Item label={text.whatOf}>
       <Radio.Group value={form.by} onChange={(event) => choose(event.target.value)} options={ways} />
+      {form.by === "matching" && (
+        <Link to={`/processes${form.match ? `?${form.match}` : ""}`} className="operate-input mono truncate">
+          {form.match ? decodeURIComponent(form.match.replaceAll("+", " ")) : text.noFilter}
+        </Link>
+      )}
       {form.by === "process" && (
         <AutoComplete
           className="operate-input"

@@ -1,5 +1,19 @@
-/** Rows that were picked in a list, as `PROCESS HOST`; kept for this tab under a short name. */
+/** Rows that were picked in a list, as `PROCESS HOST`. */
 const PREFIX = "proctor.picked.";
+
+/** Addresses longer than this are cut by some programs that they are pasted into. */
+const LINKED_MAX = 50;
+const LINKED_CHARS_MAX = 4000;
+
+/**
+ * How an address names picked rows: a few by themselves, so that it is the same for a colleague; many by a short name,
+ * under which this tab keeps them.
+ */
+export function linkPicked(rows: string[]): URLSearchParams {
+  const query = new URLSearchParams(rows.slice(0, LINKED_MAX + 1).map((row) => ["target", row]));
+  const isShort = rows.length <= LINKED_MAX && query.toString().length <= LINKED_CHARS_MAX;
+  return isShort ? query : new URLSearchParams({ picked: keepPicked(rows) });
+}
 
 export function keepPicked(rows: string[]): string {
   const name = Date.now().toString(36);

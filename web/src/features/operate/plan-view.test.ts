@@ -10,12 +10,14 @@ const target = (more: Partial<PlannedTarget>): PlannedTarget => ({
   ...more,
 });
 
-test("a target runs, fails for its host, or is refused", () => {
-  const refused = { code: 403, name: "forbidden", message: "no" };
+test("a target runs, fails for its host, or is refused, and the plan says by what", () => {
+  const refused = (code: number) => ({ code, name: "", message: "no" });
 
   expect(fateOf(target({}))).toBe("runs");
   expect(fateOf(target({ online: false }))).toBe("away");
-  expect(fateOf(target({ online: false, refused }))).toBe("refused");
+  expect(fateOf(target({ online: false, refused: refused(128) }))).toBe("cordoned");
+  expect(fateOf(target({ online: false, refused: refused(403) }))).toBe("forbidden");
+  expect(fateOf(target({ refused: refused(832) }))).toBe("refused");
 });
 
 test("the plan says where an operation finds what one does not expect", () => {

@@ -1,23 +1,34 @@
 import { ReloadOutlined } from "@ant-design/icons";
 import { Button, Segmented } from "antd";
-import { useMemo, useState } from "react";
+import { useMemo } from "react";
 import { Link } from "react-router";
 import type { OperationRequest, PlannedTarget } from "@/api/tasks";
 import { ofNote } from "@/messages/told";
 import { useMessages } from "@/settings/context";
 import { type Column, DataTable } from "@/ui/data-table";
+import { EmptyFiltered } from "@/ui/empty-filtered";
+import { ExportButton } from "@/ui/export";
 import { useNumbers } from "@/ui/format";
 import { hostPath } from "@/ui/paths";
-import { Badge, Phase } from "@/ui/phase";
+import { Badge, Phase, type Tone } from "@/ui/phase";
 import { Empty, Failure, Skeleton } from "@/ui/states";
 import { TimeMs } from "@/ui/time";
+import { useUrlValue } from "@/ui/url-state";
 import type { OperateForm } from "./request";
 import { RunPlan } from "./run-plan";
-import { type Fate, fateOf, type Plan } from "./use-plan";
+import { type Fate, fateOf, fates, type Plan } from "./use-plan";
+
+const tones: Record<Fate, Tone> = {
+  runs: "running",
+  away: "warning",
+  cordoned: "warning",
+  forbidden: "failed",
+  refused: "failed",
+};
 
 type Props = {
   form: OperateForm;
-  request: OperationRequest | undefined;
+  requests: OperationRequest[] | undefined;
   plan: Plan | null;
   isPlanning: boolean;
   error: Error | null;
@@ -27,12 +38,16 @@ type Props = {
 
 export function PlanView(props: Props) {
   const { operate: text } = useMessages();
-  const { request, plan, isPlanning, error } = props;
-  if (request && plan && plan.targets.length > 0 && !error)
-    return <Planned {...props} request={request} plan={plan} />;
+  const { form, requests, plan, isPlanning, error } = props;
+  if (requests && plan && plan.targets.length > 0 && !error)
+    return <Planned {...props} requests={requests} plan={plan} />;
   return (
     <div className="panel operate-plan">
-      {!request ? (
+      {form.by === "picked" && form.picked.length === 0 ? (
+        <Empty title={text.pickedLost}>
+          <Link to="/processes">{text.selectAgain}</Link>
+        </Empty>
+      ) : !requests && !isPlanning && !error ? (
         <Empty title={text.planNothing} />
       ) : error ? (
         <Failure error={error} onRetry={props.planAgain} />
@@ -48,37 +63,44 @@ export function PlanView(props: Props) {
   );
 }
 
-type PlannedProps = Props & { request: OperationRequest; plan: Plan };
+type PlannedProps = Props & { requests: OperationRequest[]; plan: Plan };
 
-function Planned({ form, request, plan, isPlanning, plannedAt, planAgain }: PlannedProps) {
+function Planned({ form, requests, plan, isPlanning, plannedAt, planAgain }: PlannedProps) {
   const { operate: text, common } = useMessages();
   const number = useNumbers();
   const columns = usePlanColumns();
-  const [shown, setShown] = useState<Fate | "">("");
+  const [shown, setShown] = useUrlValue("fate");
   const { counts } = plan;
   const rows = useMemo(
-    () => (shown ? plan.targets.filter((target) => fateOf(target) === shown) : plan.targets),
+    () =>
+      fates.some((fate) => fate === shown)
+        ? plan.targets.filter((target) => fateOf(target) === shown)
+        : plan.targets,
     [plan.targets, shown],
   );
-  const fates: [Fate, string][] = [
-    ["runs", text.fate.runs],
-    ["away", text.fate.away],
-    ["refused", text.fate.refused],
-  ];
-  const isMixed = fates.filter(([fate]) => counts[fate] > 0).length > 1;
+  const present = fates.filter((fate) => counts[fate] > 0);
   return (
     <section className={`operate-plan${isPlanning ? " is-planning" : ""}`} aria-label={text.plan}>
       <div className="panel operate-sums">
         <div className="row wrap">
-          <Badge tone="running">{text.willRun(number(counts.runs))}</Badge>
-          {counts.away > 0 && <Badge tone="warning">{text.offline(number(counts.away))}</Badge>}
-          {counts.refused > 0 && <Badge tone="failed">{text.refused(number(counts.refused))}</Badge>}
+          {fates
+            .filter((fate) => fate === "runs" || counts[fate] > 0)
+            .map((fate) => (
+              <Badge key={fate} tone={tones[fate]}>
+                {text.sum[fate](number(counts[fate]))}
+              </Badge>
+            ))}
           {plan.notes > 0 && <Badge tone="warning">{text.notes(number(plan.notes))}</Badge>}
           <span className="muted">{text.onHosts(number(plan.hosts))}</span>
           <span className="grow" />
           <span className="muted">
             {text.plannedAt} <TimeMs at={plannedAt} />
           </span>
+          <ExportButton
+            name="plan"
+            rows={rows}
+            columns={["process", "host", "operation", "phase", "online", "refused", "note"]}
+          />
           <Button
             size="small"
             type="text"
@@ -89,18 +111,16 @@ function Planned({ form, request, plan, isPlanning, plannedAt, planAgain }: Plan
             onClick={planAgain}
           />
         </div>
-        <RunPlan form={form} request={request} plan={plan} isPlanning={isPlanning} />
+        <RunPlan form={form} requests={requests} plan={plan} isPlanning={isPlanning} />
       </div>
-      {isMixed && (
+      {present.length > 1 && (
         <Segmented
           className="operate-fates"
           value={shown}
-          onChange={(value) => setShown(value as Fate | "")}
+          onChange={setShown}
           options={[
             { value: "", label: `${common.all} ${number(plan.targets.length)}` },
-            ...fates
-              .filter(([fate]) => counts[fate] > 0)
-              .map(([fate, label]) => ({ value: fate, label: `${label} ${number(counts[fate])}` })),
+            ...present.map((fate) => ({ value: fate, label: `${text.fate[fate]} ${number(counts[fate])}` })),
           ]}
         />
       )}
@@ -112,7 +132,7 @@ function Planned({ form, request, plan, isPlanning, plannedAt, planAgain }: Plan
         rowKey={(target) => `${target.process} ${target.host}`}
         isLoading={false}
         rowClass={(target) => (fateOf(target) === "runs" ? "" : "is-away")}
-        empty={<Empty title={common.emptyFiltered} />}
+        empty={<EmptyFiltered names={["fate"]} />}
       />
     </section>
   );
@@ -157,11 +177,11 @@ function usePlanColumns(): Column<PlannedTarget>[] {
 function Would({ target }: { target: PlannedTarget }) {
   const { operate: text, terms } = useMessages();
   const fate = fateOf(target);
-  if (fate === "refused") {
-    const why = target.refused ? terms.told(target.refused) : "";
+  if (target.refused) {
+    const told = `${text.fate[fate]}: ${terms.told(target.refused)}`;
     return (
-      <span className="tone-failed" title={why}>
-        {why}
+      <span className={`tone-${tones[fate]}`} title={told}>
+        {told}
       </span>
     );
   }

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { keepPicked } from "./picked";
+import { filterQuery, parseFilter } from "@/features/processes/filter";
+import { linkPicked } from "./picked";
 import { parseForm, requestOf } from "./request";
 
 const request = (query: string) => requestOf(parseForm(new URLSearchParams(query)));
@@ -29,9 +30,10 @@ test("a selector goes with its namespace and a rolling pace", () => {
 });
 
 test("picked rows are one call with exact targets", () => {
-  const picked = keepPicked(["web/a 0:10.0.0.1", "web/b 0:10.0.0.2"]);
+  const query = linkPicked(["web/a 0:10.0.0.1", "web/b 0:10.0.0.2"]);
+  sessionStorage.clear();
 
-  expect(request(`op=start&picked=${picked}`)).toEqual({
+  expect(request(`op=start&${query}`)).toEqual({
     operation: "start",
     rolling: undefined,
     targets: [
@@ -39,4 +41,21 @@ test("picked rows are one call with exact targets", () => {
       { process: "web/b", host: "0:10.0.0.2" },
     ],
   });
+});
+
+test("more rows than an address holds are kept by the tab, and gone in another one", () => {
+  const rows = Array.from({ length: 51 }, (_, index) => `web/a 0:10.0.0.${index}`);
+  const query = linkPicked(rows);
+
+  expect(query.has("target")).toBe(false);
+  expect(request(`op=start&${query}`)?.targets).toHaveLength(51);
+  sessionStorage.clear();
+  expect(request(`op=start&${query}`)).toBeUndefined();
+});
+
+test("the filter of a list goes through an address and back", () => {
+  const filter = { namespace: "web", selector: "env=prod,tier!=db", phase: "failed", business: 3 };
+
+  expect(parseFilter(new URLSearchParams(filterQuery({ ...filter, sort: "cpu" })))).toMatchObject(filter);
+  expect(filterQuery({ ...filter, sort: "cpu" })).not.toContain("sort");
 });

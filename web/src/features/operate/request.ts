@@ -1,15 +1,22 @@
-import type { Operation, OperationRequest, Rolling } from "@/api/tasks";
+import type { ExactTarget, Operation, OperationRequest, Rolling } from "@/api/tasks";
 import { operations } from "@/api/tasks";
 import { loadPicked, pickedTargets } from "./picked";
 
 /** What the form of the operate page holds; all of it is in the address. */
 export type OperateForm = {
   operation: Operation;
-  by: "process" | "selector" | "picked";
+  by: "process" | "selector" | "picked" | "matching" | "retry";
   process: string;
   selector: string;
   namespace: string;
-  picked: string;
+  /** Rows of a list, as `PROCESS HOST`. */
+  picked: string[];
+  /** The name under which a tab keeps rows that are too many for an address. */
+  pickedName: string;
+  /** The filter of a list, as the query of its address; also an empty one. */
+  match: string | null;
+  /** The task whose failed targets are operated again. */
+  retry: string;
   where: "all" | "business" | "hosts";
   business: number | null;
   hosts: string[];
@@ -23,16 +30,21 @@ export type OperateForm = {
 export function parseForm(params: URLSearchParams): OperateForm {
   const text = (name: string) => params.get(name)?.trim() ?? "";
   const operation = operations.find((known) => known === text("op")) ?? "restart";
-  const picked = text("picked");
+  const pickedName = text("picked");
+  const picked = pickedName ? loadPicked(pickedName) : params.getAll("target");
+  const match = params.get("match");
   const hosts = splitHosts(text("hosts"));
   const where = text("where");
   return {
     operation,
-    by: picked ? "picked" : text("selector") || text("by") === "selector" ? "selector" : "process",
+    by: byOf(params),
     process: text("process"),
     selector: text("selector"),
     namespace: text("namespace"),
     picked,
+    pickedName,
+    match,
+    retry: text("retry"),
     where:
       hosts.length > 0 || where === "hosts"
         ? "hosts"
@@ -49,8 +61,25 @@ export function parseForm(params: URLSearchParams): OperateForm {
   };
 }
 
+function byOf(params: URLSearchParams): OperateForm["by"] {
+  const has = (name: string) => Boolean(params.get(name)?.trim());
+  if (has("retry")) return "retry";
+  if (params.has("match")) return "matching";
+  if (has("picked") || has("target")) return "picked";
+  return has("selector") || params.get("by") === "selector" ? "selector" : "process";
+}
+
 export function splitHosts(text: string): string[] {
   return text.split(/[\s,;]+/).filter(Boolean);
+}
+
+/** What is asked of exact targets. */
+export type Found = { operation: Operation; targets: ExactTarget[] };
+
+/** The calls for targets that had to be looked up. */
+export function requestsFor(form: OperateForm, found: Found[]): OperationRequest[] {
+  const rolling = form.isRolling && form.by !== "retry" ? rollingOf(form) : undefined;
+  return found.filter((each) => each.targets.length > 0).map((each) => ({ ...each, rolling }));
 }
 
 /** The call that the form stands for; none while something is missing. */
@@ -58,9 +87,10 @@ export function requestOf(form: OperateForm): OperationRequest | undefined {
   const rolling = form.isRolling ? rollingOf(form) : undefined;
   const base = { operation: form.operation, rolling };
   if (form.by === "picked") {
-    const targets = pickedTargets(loadPicked(form.picked));
+    const targets = pickedTargets(form.picked);
     return targets.length > 0 ? { ...base, targets } : undefined;
   }
+  if (form.by === "matching" || form.by === "retry") return undefined;
   const where = whereOf(form);
   if (!where) return undefined;
   if (form.by === "process") {

@@ -2,7 +2,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { App, Button } from "antd";
 import { useState } from "react";
 import { useNavigate } from "react-router";
-import { type OperationRequest, runOperation } from "@/api/tasks";
+import { type OperationRequest, retryTask, runOperation } from "@/api/tasks";
 import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
 import { taskPath } from "@/ui/paths";
@@ -17,23 +17,43 @@ function randomKey(): string {
   return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-type Props = { form: OperateForm; request: OperationRequest; plan: Plan; isPlanning: boolean };
+/** How many targets the call reaches. */
+export function countOf(form: OperateForm, { targets, counts }: Plan): number {
+  const allowed = targets.length - counts.cordoned - counts.forbidden;
+  // A retry brings the specs of its task along, so it may reach what is not registered any more.
+  return form.by === "retry" ? allowed : allowed - counts.refused;
+}
 
-export function RunPlan({ form, request, plan, isPlanning }: Props) {
-  const { operate: text, terms } = useMessages();
+/** Makes the task and returns its id. */
+async function start(form: OperateForm, requests: OperationRequest[]): Promise<string> {
+  if (form.by === "retry") return (await retryTask(form.retry)).task_id;
+  const [request] = requests;
+  if (!request) throw new Error("nothing to operate");
+  return runOperation(request, randomKey());
+}
+
+type Props = { form: OperateForm; requests: OperationRequest[]; plan: Plan; isPlanning: boolean };
+
+export function RunPlan({ form, requests, plan, isPlanning }: Props) {
+  const { operate: text, tasks, terms } = useMessages();
   const number = useNumbers();
   const navigate = useNavigate();
   const client = useQueryClient();
   const { message } = App.useApp();
   const [isRunning, setRunning] = useState(false);
-  const count = plan.targets.length - plan.counts.refused;
-  const { isConfirmed, field } = useTypedCount(form.operation === "status" ? 0 : count);
-  const isHarsh = form.operation === "stop" || form.operation === "kill";
+  const count = countOf(form, plan);
+  const isQuery = requests.every((request) => request.operation === "status");
+  const { isConfirmed, field } = useTypedCount(isQuery ? 0 : count);
+  const isHarsh = requests.some(({ operation }) => operation === "stop" || operation === "kill");
+  const name =
+    form.by === "retry"
+      ? tasks.retry(number(count))
+      : text.button(terms.operation[form.operation], number(count));
 
   const run = async () => {
     setRunning(true);
     try {
-      const task = await runOperation(request, randomKey());
+      const task = await start(form, requests);
       void client.invalidateQueries({ queryKey: ["tasks"] });
       await navigate(taskPath(task));
     } catch (error) {
@@ -46,7 +66,7 @@ export function RunPlan({ form, request, plan, isPlanning }: Props) {
   return (
     <div className="row wrap">
       {field}
-      <Guarded need={form.operation === "status" ? "read" : "operate"}>
+      <Guarded need={isQuery ? "read" : "operate"}>
         {(isAllowed) => (
           <Button
             type="primary"
@@ -55,7 +75,7 @@ export function RunPlan({ form, request, plan, isPlanning }: Props) {
             loading={isRunning}
             onClick={() => void run()}
           >
-            {isRunning ? text.running : text.button(terms.operation[form.operation], number(count))}
+            {isRunning ? text.running : name}
           </Button>
         )}
       </Guarded>

@@ -3,7 +3,8 @@ import { useMemo } from "react";
 import { type OperationRequest, type PlannedTarget, planOperation } from "@/api/tasks";
 
 /** What would become of a target, as far as it is known now. */
-export type Fate = "runs" | "away" | "refused";
+export const fates = ["runs", "away", "cordoned", "forbidden", "refused"] as const;
+export type Fate = (typeof fates)[number];
 export type Plan = {
   targets: PlannedTarget[];
   counts: Record<Fate, number>;
@@ -11,33 +12,42 @@ export type Plan = {
   hosts: number;
 };
 
+const CORDONED = 128;
+const FORBIDDEN = 403;
+
 export function fateOf(target: PlannedTarget): Fate {
+  if (target.refused?.code === CORDONED) return "cordoned";
+  if (target.refused?.code === FORBIDDEN) return "forbidden";
   if (target.refused) return "refused";
   return target.online === false ? "away" : "runs";
 }
 
-/** What the call would do. */
-export function usePlan(request: OperationRequest | undefined) {
+export function planOf(targets: PlannedTarget[]): Plan {
+  const counts = { runs: 0, away: 0, cordoned: 0, forbidden: 0, refused: 0 };
+  for (const target of targets) counts[fateOf(target)] += 1;
+  return {
+    targets,
+    counts,
+    notes: targets.filter((target) => target.note).length,
+    hosts: new Set(targets.map((target) => target.host)).size,
+  };
+}
+
+/** What the calls would do. */
+export function usePlan(requests: OperationRequest[] | undefined) {
   const query = useQuery({
-    queryKey: ["plan", request],
-    queryFn: async ({ signal }) => (request ? (await planOperation(request, signal)).targets : []),
-    enabled: request !== undefined,
+    queryKey: ["plan", requests],
+    queryFn: async ({ signal }) => {
+      const plans = (requests ?? []).map((request) => planOperation(request, signal));
+      return (await Promise.all(plans)).flatMap((plan) => plan.targets);
+    },
+    enabled: requests !== undefined,
     staleTime: 0,
     gcTime: 0,
     retry: false,
     refetchOnWindowFocus: false,
   });
-  const plan = useMemo((): Plan | null => {
-    if (!query.data) return null;
-    const counts = { runs: 0, away: 0, refused: 0 };
-    for (const target of query.data) counts[fateOf(target)] += 1;
-    return {
-      targets: query.data,
-      counts,
-      notes: query.data.filter((target) => target.note).length,
-      hosts: new Set(query.data.map((target) => target.host)).size,
-    };
-  }, [query.data]);
+  const plan = useMemo(() => (query.data ? planOf(query.data) : null), [query.data]);
   return {
     plan,
     isPlanning: query.isFetching,

@@ -1,7 +1,8 @@
 import { screen } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
+import { useState } from "react";
 import { expect, test, vi } from "vitest";
-import type { Process } from "@/api/processes";
+import type { Process, ProcessFilter } from "@/api/processes";
 import { fakeApi } from "../../../test/fake-api";
 import { renderPage } from "../../../test/render";
 import { BulkBar } from "./bulk-bar";
@@ -45,3 +46,39 @@ test("a selection that failed says so and leaves what was selected", async () =>
   expect(await screen.findByText("too slow")).toBeTruthy();
   expect(onChange).not.toHaveBeenCalled();
 });
+
+test("all that match lead to the plan by their filter, so that a colleague sees the same", async () => {
+  const rows = Array.from({ length: 60 }, (_, index) => ({ host: `0:10.0.0.${index}`, process: "web/a" }));
+  fakeApi({ "GET /api/v1/processes": () => ({ body: { processes: rows } }) });
+  const filter = { namespace: "web", phase: "failed" };
+  const { router } = renderPage(<Selecting filter={filter} />);
+
+  await userEvent.click(screen.getByRole("button", { name: "Select all that match" }));
+  await screen.findByText("60 selected");
+  await userEvent.click(screen.getByRole("button", { name: "Restart…" }));
+
+  const query = new URLSearchParams(router.state.location.search);
+  expect(query.get("match")).toBe("namespace=web&phase=failed");
+});
+
+test("a few picked rows stand in the address themselves", async () => {
+  const { router } = renderPage(<Selecting filter={{}} />);
+
+  await userEvent.click(screen.getByRole("button", { name: "Restart…" }));
+
+  const query = new URLSearchParams(router.state.location.search);
+  expect(query.getAll("target")).toEqual(["web/a 0:10.0.0.1"]);
+});
+
+function Selecting({ filter }: { filter: ProcessFilter }) {
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set(["web/a 0:10.0.0.1"]));
+  return (
+    <BulkBar
+      selected={selected}
+      filter={filter}
+      matching={undefined}
+      onChange={setSelected}
+      rowKey={rowKey}
+    />
+  );
+}

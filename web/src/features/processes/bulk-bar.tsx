@@ -4,14 +4,14 @@ import { useNavigate } from "react-router";
 import { fetchAll } from "@/api/paged";
 import { fetchProcesses, type Process, type ProcessFilter } from "@/api/processes";
 import type { Operation } from "@/api/tasks";
-import { keepPicked } from "@/features/operate/picked";
+import { linkPicked } from "@/features/operate/picked";
+import { MATCHING_MAX } from "@/features/operate/use-requests";
 import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
 import { Guarded } from "@/ui/rights";
-import { linkTo } from "@/ui/url-state";
+import { filterQuery } from "./filter";
 import "./processes.css";
 
-const SELECTED_MAX = 100_000;
 const offered: Operation[] = ["restart", "start", "stop", "reload"];
 
 type Props = {
@@ -30,13 +30,19 @@ export function BulkBar({ selected, filter, matching, onChange, rowKey }: Props)
   const navigate = useNavigate();
   const { message } = App.useApp();
   const [found, setFound] = useState<number | null>(null);
+  /** The selection that is all that a filter matched. */
+  const [matched, setMatched] = useState<{ selected: ReadonlySet<string>; filter: ProcessFilter } | null>(
+    null,
+  );
 
   const selectMatching = async () => {
     setFound(0);
     try {
       const fetchPage = (after: string | null) => fetchProcesses(filter, after, 1000);
-      const { rows, isComplete } = await fetchAll(fetchPage, SELECTED_MAX, setFound);
-      onChange(new Set(rows.map(rowKey)));
+      const { rows, isComplete } = await fetchAll(fetchPage, MATCHING_MAX, setFound);
+      const all = new Set(rows.map(rowKey));
+      onChange(all);
+      setMatched(isComplete ? { selected: all, filter } : null);
       if (!isComplete) void message.warning(text.tooMany(number(rows.length)));
     } catch (error) {
       void message.error(error instanceof Error ? error.message : String(error));
@@ -45,8 +51,11 @@ export function BulkBar({ selected, filter, matching, onChange, rowKey }: Props)
     }
   };
   const plan = (operation: Operation) => {
-    const picked = keepPicked([...selected]);
-    void navigate(linkTo("/operate", { op: operation, picked }));
+    // All that match are named by the filter, which means the same to a colleague.
+    const isAll = matched?.selected === selected && matched.filter === filter;
+    const query = isAll ? new URLSearchParams({ match: filterQuery(filter) }) : linkPicked([...selected]);
+    query.set("op", operation);
+    void navigate(`/operate?${query}`);
   };
 
   return (

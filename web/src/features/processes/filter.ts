@@ -37,6 +37,15 @@ export function parseFilter(params: URLSearchParams): ProcessFilter {
   };
 }
 
+/** The filter as the query of an address; in which order the rows stand is no part of it. */
+export function filterQuery(filter: ProcessFilter): string {
+  const values = filterNames.flatMap((name) => {
+    const value = filter[name];
+    return value === undefined ? [] : [[name, String(value)]];
+  });
+  return new URLSearchParams(values).toString();
+}
+
 export function useFilter(): ProcessFilter {
   const [params] = useSearchParams();
   const text = params.toString();

@@ -43,19 +43,45 @@ test("so can what an app made for one, and not what an app of one's name made fo
   expect(maySteer(session, task({ user: "bob", app: "deploy" }))).toBe(false);
 });
 
-test("a retry of more than 50 runs once their number is typed", async () => {
-  const asked = fakeApi({
-    "POST /api/v1/tasks/GSETASK%3A1/retry": () => ({ body: task({ task_id: "GSETASK:2" }) }),
-  });
-  renderPage(<TaskActions task={task({ pending: 0, failed: 60, finished_at: 5 })} />);
+test("a retry leads to its plan", async () => {
+  const { router } = renderPage(<TaskActions task={task({ pending: 0, failed: 60, finished_at: 5 })} />);
 
-  await userEvent.click(button("Retry 60 failed"));
+  await userEvent.click(button("Retry 60 failed…"));
+
+  expect(router.state.location.pathname + router.state.location.search).toBe("/operate?retry=GSETASK%3A1");
+});
+
+/** Clicks, and types the number that the dialog asks for. */
+async function confirmTyped(opener: string, yes: string, count: string) {
+  await userEvent.click(button(opener));
   const dialog = within(await screen.findByRole("dialog"));
-  const retry = dialog.getByRole<HTMLButtonElement>("button", { name: "Retry 60 failed" });
-  const wasOff = retry.disabled;
-  await userEvent.type(dialog.getByLabelText("Type 60 to confirm"), "60");
-  await userEvent.click(retry);
+  const confirm = dialog.getByRole<HTMLButtonElement>("button", { name: yes });
+  const wasOff = confirm.disabled;
+  await userEvent.type(dialog.getByLabelText(`Type ${count} to confirm`), count);
+  await userEvent.click(confirm);
+  return wasOff;
+}
+
+test("more than 50 targets are cancelled once their number is typed", async () => {
+  const asked = fakeApi({ "POST /api/v1/tasks/GSETASK%3A1/cancel": () => ({ body: task({}) }) });
+  renderPage(<TaskActions task={task({})} />);
+
+  const wasOff = await confirmTyped("Cancel task", "Cancel 60 pending targets", "60");
 
   expect(wasOff).toBe(true);
-  expect(asked.map((each) => each.url.pathname)).toEqual(["/api/v1/tasks/GSETASK%3A1/retry"]);
+  expect(asked.map((each) => each.url.pathname)).toEqual(["/api/v1/tasks/GSETASK%3A1/cancel"]);
+});
+
+test("so are more than 50 released that wait in a rollout; a few go at a click", async () => {
+  const asked = fakeApi({ "POST /api/v1/tasks/GSETASK%3A1/resume": () => ({ body: task({}) }) });
+  const rollout = (released: number) => ({ state: "paused", released }) as Task["rollout"];
+  const view = renderPage(<TaskActions task={task({ rollout: rollout(5) })} />);
+
+  const wasOff = await confirmTyped("Continue with the other 55", "Continue with the other 55", "55");
+  expect(wasOff).toBe(true);
+  view.unmount();
+  renderPage(<TaskActions task={task({ rollout: rollout(58) })} />);
+  await userEvent.click(button("Continue with the other 2"));
+
+  expect(asked).toHaveLength(2);
 });

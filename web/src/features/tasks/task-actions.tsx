@@ -4,11 +4,12 @@ import { useState } from "react";
 import { useNavigate } from "react-router";
 import type { OperationClass } from "@/api/access";
 import type { Session } from "@/api/session";
-import { cancelTask, pauseTask, resumeTask, retryTask, type Task, taskQuery } from "@/api/tasks";
+import { cancelTask, pauseTask, resumeTask, type Task, taskQuery } from "@/api/tasks";
 import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
-import { taskPath } from "@/ui/paths";
 import { Guarded, hasRight, useSession } from "@/ui/rights";
+import { CONFIRM_ABOVE } from "@/ui/typed-count";
+import { linkTo } from "@/ui/url-state";
 import { useConfirm } from "@/ui/use-confirm";
 
 /**
@@ -22,7 +23,7 @@ export function maySteer(session: Session, { user, app, finished_at }: Task): bo
   return isOwn || hasEverywhere("operate") || (finished_at != null && hasEverywhere("read"));
 }
 
-/** Pause, resume, cancel and retry, whichever fits the task now. */
+/** Pause, resume, cancel and retry, whichever fits the task now; a retry leads to its plan. */
 export function TaskActions({ task }: { task: Task }) {
   const { tasks: text } = useMessages();
   const number = useNumbers();
@@ -37,9 +38,7 @@ export function TaskActions({ task }: { task: Task }) {
   const act = async (name: string, call: () => Promise<Task>) => {
     setBusy(name);
     try {
-      const next = await call();
-      if (next.task_id !== id) await navigate(taskPath(next.task_id));
-      else client.setQueryData(taskQuery(id).queryKey, next);
+      client.setQueryData(taskQuery(id).queryKey, await call());
     } catch (error) {
       void message.error(error instanceof Error ? error.message : String(error));
     } finally {
@@ -50,18 +49,19 @@ export function TaskActions({ task }: { task: Task }) {
   const isPaused = task.rollout?.state === "paused";
   const canPause = task.rollout?.state === "running" && task.rollout.released < task.total;
   const waiting = task.rollout ? task.total - task.rollout.released : 0;
+  const resume = () => {
+    const go = () => void act("resume", () => resumeTask(id));
+    if (waiting <= CONFIRM_ABOVE) return go();
+    const yes = text.resumeRest(number(waiting));
+    confirm({ title: text.resumeTitle, text: text.resumeText, yes, count: waiting, isHarmless: true }, go);
+  };
 
   return (
     <Guarded need="operate" reason={reason}>
       {(isAllowed) => (
         <span className="row">
           {isPaused && (
-            <Button
-              type="primary"
-              disabled={!isAllowed}
-              loading={busy === "resume"}
-              onClick={() => void act("resume", () => resumeTask(id))}
-            >
+            <Button type="primary" disabled={!isAllowed} loading={busy === "resume"} onClick={resume}>
               {text.resumeRest(number(waiting))}
             </Button>
           )}
@@ -85,7 +85,8 @@ export function TaskActions({ task }: { task: Task }) {
                   {
                     title: text.cancelTitle,
                     text: text.cancelText(number(task.pending)),
-                    yes: text.cancel,
+                    yes: text.cancelPending(number(task.pending)),
+                    count: task.pending,
                   },
                   () => void act("cancel", () => cancelTask(id)),
                 )
@@ -95,23 +96,8 @@ export function TaskActions({ task }: { task: Task }) {
             </Button>
           )}
           {task.finished_at && task.failed > 0 && (
-            <Button
-              disabled={!isAllowed}
-              loading={busy === "retry"}
-              onClick={() =>
-                confirm(
-                  {
-                    title: text.retryTitle(number(task.failed)),
-                    text: text.retryText,
-                    yes: text.retry(number(task.failed)),
-                    count: task.failed,
-                    isHarmless: true,
-                  },
-                  () => void act("retry", () => retryTask(id)),
-                )
-              }
-            >
-              {text.retry(number(task.failed))}
+            <Button disabled={!isAllowed} onClick={() => void navigate(linkTo("/operate", { retry: id }))}>
+              {text.retry(number(task.failed))}…
             </Button>
           )}
         </span>
