@@ -77,6 +77,17 @@ export const histogramQuery = ({ namespace, name, host, type }: EventFilter, { s
     placeholderData: keepPreviousData,
   });
 
+/** One event, by its number. */
+export const eventQuery = (id: number) =>
+  queryOptions({
+    queryKey: ["event", id],
+    queryFn: async ({ signal }) => {
+      const [event] = await fetchEvents({ before: id + 1, limit: 1 }, signal);
+      return event?.id === id ? event : null;
+    },
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+
 /** The newest events that match, newest first. */
 export const eventsQuery = (filter: EventFilter) =>
   queryOptions({

@@ -34,6 +34,17 @@ export async function fetchAudit(
   return data(api.GET("/api/v1/audit", { params, signal }));
 }
 
+/** One entry, by its number. */
+export const auditEntryQuery = (seq: number) =>
+  queryOptions({
+    queryKey: ["audit", "entry", seq],
+    queryFn: async ({ signal }) => {
+      const [entry] = (await fetchAudit({}, seq + 1, 1, signal)).entries;
+      return entry?.seq === seq ? entry : null;
+    },
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+
 export type PoolFilter = { namespace?: string; host?: string };
 
 /** Pools with what their members use. */

@@ -106,18 +106,42 @@ function draw(canvas: HTMLCanvasElement, tones: readonly CellTone[], cell: numbe
   for (const tone of ["running", "changing", "failed", "warning", "idle", "empty"] as const) {
     colours.set(tone, style.getPropertyValue(`--cell-${tone}`));
   }
-  const gap = cell > 5 ? 1.5 : 0.75;
   tones.forEach((tone, index) => {
     const left = (index % perRow) * cell;
     const top = Math.floor(index / perRow) * cell;
+    const { x, y, width: w, height: h, hole } = shapeOf(tone, cell);
     context.fillStyle = colours.get(tone) ?? "";
-    context.fillRect(left, top, cell - gap, cell - gap);
-    // Failures are marked by a shape, too: colour alone would hide them from some.
-    if (tone === "failed" && cell >= 7) {
-      context.fillStyle = "#fff";
-      context.fillRect(left + cell / 2 - 1.5, top + cell / 2 - 1.5, 2, 2);
-    }
+    context.fillRect(left + x, top + y, w, h);
+    if (hole > 0) context.clearRect(left + (cell - hole) / 2, top + (cell - hole) / 2, hole, hole);
   });
+}
+
+type Shape = { x: number; y: number; width: number; height: number; hole: number };
+
+/** Each tone has a shape of its own at every size, because colour alone would hide it from some. */
+export function shapeOf(tone: CellTone, cell: number): Shape {
+  const full = cell - (cell > 5 ? 1.5 : 0.75);
+  const part = full * 0.6;
+  const square = { x: 0, y: 0, width: full, height: full, hole: 0 };
+  switch (tone) {
+    case "failed": // larger than the others, with a hole where there is room for one
+      return {
+        x: 0,
+        y: 0,
+        width: cell,
+        height: cell,
+        hole: cell >= 4 ? Math.max(1, Math.round(cell / 4)) : 0,
+      };
+    case "warning": // the lower part
+      return { ...square, y: full - part, height: part };
+    case "changing": // the left part
+      return { ...square, width: part };
+    case "idle": // a small one in the middle
+      return { x: (full - part) / 2, y: (full - part) / 2, width: part, height: part, hole: 0 };
+    case "running":
+    case "empty":
+      return square;
+  }
 }
 
 export function Legend({ items }: { items: [CellTone, string][] }) {
@@ -125,7 +149,11 @@ export function Legend({ items }: { items: [CellTone, string][] }) {
     <div className="legend">
       {items.map(([tone, text]) => (
         <span key={text}>
-          <span className="legend-cell" style={{ background: `var(--cell-${tone})` }} aria-hidden="true" />
+          <span
+            className={`legend-cell is-${tone}`}
+            style={{ background: `var(--cell-${tone})` }}
+            aria-hidden="true"
+          />
           {text}
         </span>
       ))}

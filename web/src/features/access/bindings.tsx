@@ -1,4 +1,4 @@
-import { useQuery } from "@tanstack/react-query";
+import { useQueries, useQuery } from "@tanstack/react-query";
 import { AutoComplete, Form, Select } from "antd";
 import { useState } from "react";
 import {
@@ -17,6 +17,7 @@ import { FilterInput } from "@/ui/filter-input";
 import { FormDialog, required } from "@/ui/form-dialog";
 import { RowButton } from "@/ui/row-button";
 import { SimpleTable } from "@/ui/simple-table";
+import { Failure } from "@/ui/states";
 import { useUrlValue } from "@/ui/url-state";
 import { useAction } from "@/ui/use-action";
 import { useScopeName } from "./scope-name";
@@ -30,6 +31,7 @@ export function Bindings() {
   const { ask } = useAction();
   const [isAdding, setAdding] = useState(false);
   const [search] = useUrlValue("q");
+  const isWanted = (each: Binding) => `${each.subject} ${each.role} ${each.scope}`.includes(search);
   const remove = (binding: Binding) =>
     ask(
       {
@@ -46,6 +48,7 @@ export function Bindings() {
         query={query}
         saved={{
           name: "bindings",
+          isWanted,
           columns: ["id", "subject", "role", "scope", "allow_users", "allow_roots"],
         }}
         filter={<FilterInput name="q" label={`${text.subject}, ${text.role}, ${text.scope}`} width={260} />}
@@ -54,7 +57,7 @@ export function Bindings() {
         {(bindings) => (
           <SimpleTable
             label={access.tab.bindings}
-            rows={bindings.filter((each) => `${each.subject} ${each.role} ${each.scope}`.includes(search))}
+            rows={bindings.filter(isWanted)}
             rowKey={(binding) => binding.id}
             columns={[
               {
@@ -92,11 +95,15 @@ function AddBinding({ onClose }: { onClose: () => void }) {
   const { access, common } = useMessages();
   const text = access.bindings;
   const { act } = useAction();
-  const users = useQuery(usersQuery).data ?? [];
-  const apps = useQuery(appsQuery).data ?? [];
-  const roles = useQuery(rolesQuery).data ?? [];
-  const businesses = useQuery(businessesQuery).data ?? [];
-  const sets = useQuery(businessSetsQuery).data ?? [];
+  const choices = useQueries({
+    queries: [usersQuery, appsQuery, rolesQuery, businessesQuery, businessSetsQuery],
+  });
+  const failed = choices.find((choice) => choice.error && !choice.data);
+  const users = choices[0].data ?? [];
+  const apps = choices[1].data ?? [];
+  const roles = choices[2].data ?? [];
+  const businesses = choices[3].data ?? [];
+  const sets = choices[4].data ?? [];
   const subjects = [...users.map((user) => `user:${user.name}`), ...apps.map((app) => `app:${app.code}`)];
   const scopes = [
     { value: "everything", label: "everything" },
@@ -112,6 +119,7 @@ function AddBinding({ onClose }: { onClose: () => void }) {
     (await act(() => createBinding(fields), ["bindings"])) !== undefined;
   return (
     <FormDialog title={text.create} yes={common.create} onSave={add} onClose={onClose}>
+      {failed && <Failure error={failed.error} need="admin" onRetry={() => void failed.refetch()} />}
       <Form.Item name="subject" label={text.subject} extra={text.subjectHelp} rules={required}>
         <AutoComplete options={subjects.map((value) => ({ value }))} showSearch={{ filterOption: true }} />
       </Form.Item>

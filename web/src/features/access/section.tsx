@@ -8,7 +8,12 @@ import { Failure, Skeleton } from "@/ui/states";
 type Props<Row extends object> = {
   query: UseQueryResult<Row[]>;
   /** The file and its columns, for who saves the list. */
-  saved: { name: string; columns: readonly (keyof Row & string)[] };
+  saved: {
+    name: string;
+    columns: readonly (keyof Row & string)[];
+    /** Where the list is narrowed, so is the file. */
+    isWanted?: (row: Row) => boolean;
+  };
   /** Narrows the list; on the row of the button. */
   filter?: ReactNode;
   action: { label: string; onClick: () => void };
@@ -17,12 +22,17 @@ type Props<Row extends object> = {
 
 /** A list with the button that adds to it, and the states before it is there. */
 export function Section<Row extends object>({ query, saved, filter, action, children }: Props<Row>) {
+  const rows = query.data ?? [];
   return (
     <div className="stack">
       <div className="row">
         {filter}
         <span className="grow" />
-        <ExportButton name={saved.name} rows={query.data ?? []} columns={saved.columns} />
+        <ExportButton
+          name={saved.name}
+          rows={saved.isWanted ? rows.filter(saved.isWanted) : rows}
+          columns={saved.columns}
+        />
         <Guarded need="admin">
           {(isAllowed) => (
             <Button type="primary" disabled={!isAllowed} onClick={action.onClick}>

@@ -3,9 +3,11 @@ import { Button, Form, Input, Select } from "antd";
 import { useState } from "react";
 import { createSignInLink, createUserToken, deleteUserToken, userTokensQuery } from "@/api/access";
 import { useMessages } from "@/settings/context";
+import { ExportButton } from "@/ui/export";
 import { RowButton } from "@/ui/row-button";
 import { Secret } from "@/ui/secret";
 import { SimpleTable } from "@/ui/simple-table";
+import { Failure, Skeleton } from "@/ui/states";
 import { Time } from "@/ui/time";
 import { useAction } from "@/ui/use-action";
 
@@ -63,36 +65,52 @@ export function UserTokens({ name }: { name: string }) {
       </Form>
       {link && <Secret note={text.linkOnce} value={link} />}
       {secret && <Secret note={text.tokenOnce} value={secret} />}
-      <SimpleTable
-        label={text.tokens}
-        rows={tokens.data ?? []}
-        rowKey={(token) => token.id}
-        empty={tokens.isPending ? undefined : text.noTokens}
-        columns={[
-          {
-            key: "note",
-            title: text.note,
-            render: (token) => token.note || <span className="mono muted">{token.id}</span>,
-          },
-          {
-            key: "created",
-            title: text.created,
-            isNumber: true,
-            render: (token) => <Time at={token.created_at} />,
-          },
-          {
-            key: "ends",
-            title: text.ttl,
-            isNumber: true,
-            render: (token) => (token.expires_at ? <Time at={token.expires_at} /> : text.noEnd),
-          },
-        ]}
-        actions={(token) => (
-          <RowButton isDangerous onClick={() => remove(token.id, token.note || token.id)}>
-            {common.delete}
-          </RowButton>
-        )}
-      />
+      {tokens.isPending && <Skeleton lines={2} />}
+      {tokens.error && !tokens.data && (
+        <Failure error={tokens.error} need="admin" onRetry={() => void tokens.refetch()} />
+      )}
+      {tokens.data && tokens.data.length > 0 && (
+        <div className="row">
+          <span className="grow" />
+          <ExportButton
+            name={`tokens-of-${name}`}
+            rows={tokens.data}
+            columns={["id", "note", "created_at", "expires_at"]}
+          />
+        </div>
+      )}
+      {tokens.data && (
+        <SimpleTable
+          label={text.tokens}
+          rows={tokens.data}
+          rowKey={(token) => token.id}
+          empty={text.noTokens}
+          columns={[
+            {
+              key: "note",
+              title: text.note,
+              render: (token) => token.note || <span className="mono muted">{token.id}</span>,
+            },
+            {
+              key: "created",
+              title: text.created,
+              isNumber: true,
+              render: (token) => <Time at={token.created_at} />,
+            },
+            {
+              key: "ends",
+              title: text.ttl,
+              isNumber: true,
+              render: (token) => (token.expires_at ? <Time at={token.expires_at} /> : text.noEnd),
+            },
+          ]}
+          actions={(token) => (
+            <RowButton isDangerous onClick={() => remove(token.id, token.note || token.id)}>
+              {common.delete}
+            </RowButton>
+          )}
+        />
+      )}
     </div>
   );
 }

@@ -9,6 +9,7 @@ import { Badge } from "@/ui/phase";
 import { RowButton } from "@/ui/row-button";
 import { SimpleTable } from "@/ui/simple-table";
 import { Time } from "@/ui/time";
+import { useUrlValue } from "@/ui/url-state";
 import { useAction } from "@/ui/use-action";
 import { PasswordDialog } from "./password-dialog";
 import { Section } from "./section";
@@ -21,7 +22,7 @@ export function Users() {
   const { act, ask } = useAction();
   const [isAdding, setAdding] = useState(false);
   const [passwordOf, setPasswordOf] = useState<string | null>(null);
-  const [tokensOf, setTokensOf] = useState<string | null>(null);
+  const [tokensOf, setTokensOf] = useUrlValue("tokens");
   const remove = (user: User) =>
     ask(
       { title: text.deleteTitle(user.name), text: text.deleteText, yes: common.delete },
@@ -98,10 +99,10 @@ export function Users() {
           {passwordOf && <PasswordDialog name={passwordOf} onClose={() => setPasswordOf(null)} />}
           {isAdding && <AddUser onClose={() => setAdding(false)} />}
           <Drawer
-            open={tokensOf !== null}
-            onClose={() => setTokensOf(null)}
+            open={tokensOf !== ""}
+            onClose={() => setTokensOf(undefined)}
             size="large"
-            title={`${text.tokens}: ${tokensOf ?? ""}`}
+            title={`${text.tokens}: ${tokensOf}`}
           >
             {tokensOf && <UserTokens name={tokensOf} />}
           </Drawer>

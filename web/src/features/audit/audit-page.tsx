@@ -1,8 +1,8 @@
 import { DownloadOutlined } from "@ant-design/icons";
 import { useQuery } from "@tanstack/react-query";
 import { Button, Drawer } from "antd";
-import { useMemo, useState } from "react";
-import { type AuditEntry, auditVerdictQuery } from "@/api/server";
+import { useMemo } from "react";
+import { type AuditEntry, auditEntryQuery, auditVerdictQuery } from "@/api/server";
 import { useMessages } from "@/settings/context";
 import { CopyText } from "@/ui/copy";
 import { type Column, DataTable } from "@/ui/data-table";
@@ -12,7 +12,7 @@ import { Freshness } from "@/ui/freshness";
 import { JsonView } from "@/ui/json-view";
 import { Page } from "@/ui/page";
 import { Badge, type Tone } from "@/ui/phase";
-import { Empty, Failure } from "@/ui/states";
+import { Empty, Failure, NotFound, Skeleton } from "@/ui/states";
 import { TimeMs } from "@/ui/time";
 import { TimeRange } from "@/ui/time-range";
 import { linkTo, useUrlTime, useUrlValue } from "@/ui/url-state";
@@ -26,7 +26,7 @@ export function Component() {
   const [action] = useUrlValue("action");
   const since = useUrlTime("since");
   const until = useUrlTime("until");
-  const [open, setOpen] = useState<AuditEntry | null>(null);
+  const [entry, setEntry] = useUrlValue("entry");
   const filter = useMemo(
     () => ({ user: user || undefined, app: app || undefined, action: action || undefined, since, until }),
     [user, app, action, since, until],
@@ -77,21 +77,37 @@ export function Component() {
           rows={list.entries}
           rowKey={(entry) => String(entry.seq)}
           isLoading={list.isPending}
-          onOpen={setOpen}
+          onOpen={(row) => setEntry(String(row.seq))}
           onEnd={list.hasNextPage && !list.isFetchingNextPage ? () => void list.fetchNextPage() : undefined}
           isFetchingMore={list.isFetchingNextPage}
           empty={<Empty title={text.empty} />}
         />
       )}
-      <Drawer
-        open={open !== null}
-        onClose={() => setOpen(null)}
-        size="large"
-        title={`${text.entry} ${open?.seq ?? ""}`}
-      >
-        {open && <JsonView value={open} label={text.entry} />}
-      </Drawer>
+      <OneEntry seq={entry} entries={list.entries} onClose={() => setEntry(undefined)} />
     </Page>
+  );
+}
+
+type EntryProps = { seq: string; entries: AuditEntry[]; onClose: () => void };
+
+/** One entry as it is, whether the list has it or not. */
+function OneEntry({ seq, entries, onClose }: EntryProps) {
+  const { audit: text } = useMessages();
+  const held = entries.find((each) => String(each.seq) === seq);
+  const query = useQuery({ ...auditEntryQuery(Number(seq)), enabled: seq !== "" && !held });
+  const open = held ?? query.data;
+  return (
+    <Drawer open={seq !== ""} onClose={onClose} size="large" title={`${text.entry} ${seq}`}>
+      {open ? (
+        <JsonView value={open} label={text.entry} />
+      ) : query.error ? (
+        <Failure error={query.error} need="admin" onRetry={() => void query.refetch()} />
+      ) : query.data === null ? (
+        <NotFound />
+      ) : (
+        <Skeleton />
+      )}
+    </Drawer>
   );
 }
 
@@ -99,7 +115,20 @@ export function Component() {
 function Verdict() {
   const { audit: text } = useMessages();
   const number = useNumbers();
-  const { data, dataUpdatedAt, isFetching, refetch } = useQuery(auditVerdictQuery);
+  const { data, dataUpdatedAt, error, isFetching, refetch } = useQuery(auditVerdictQuery);
+  const again = (
+    <Button size="small" type="link" loading={isFetching} onClick={() => void refetch()}>
+      {text.verify}
+    </Button>
+  );
+  if (!data && error) {
+    return (
+      <span className="row wrap" title={error.message}>
+        <Badge tone="warning">{text.unverified}</Badge>
+        {again}
+      </span>
+    );
+  }
   if (!data) return <span className="muted">{isFetching ? text.verifying : ""}</span>;
   const state = data.intact ? text.intact(number(data.entries)) : text.broken(number(data.broken_at ?? 0));
   return (
@@ -108,9 +137,7 @@ function Verdict() {
       <span className="muted">
         {text.verifiedAt} <TimeMs at={dataUpdatedAt} />
       </span>
-      <Button size="small" type="link" loading={isFetching} onClick={() => void refetch()}>
-        {text.verify}
-      </Button>
+      {again}
     </span>
   );
 }

@@ -12,6 +12,8 @@ export function useAudit(filter: AuditFilter) {
     queryFn: ({ pageParam, signal }) => fetchAudit(filter, pageParam, PAGE, signal),
     getNextPageParam: (last) => (last.next > 0 ? last.next : undefined),
     refetchOnWindowFocus: false,
+    // Who has scrolled down reads; the pages stay as they are, and the page says how old they are.
+    refetchInterval: (query) => ((query.state.data?.pages.length ?? 0) > 1 ? false : 15_000),
   });
   const entries = useMemo(
     (): AuditEntry[] => query.data?.pages.flatMap((page) => page.entries) ?? [],

@@ -4,8 +4,10 @@ import { joinTokensQuery } from "@/api/access";
 import { joinedQuery } from "@/api/hosts";
 import { Presence } from "@/features/hosts/presence";
 import { useMessages } from "@/settings/context";
+import { ExportButton } from "@/ui/export";
 import { useNumbers } from "@/ui/format";
 import { hostPath } from "@/ui/paths";
+import { Failure } from "@/ui/states";
 import { Time } from "@/ui/time";
 import type { Made } from "./enrol-page";
 
@@ -15,12 +17,29 @@ export function Joined({ made }: { made: Made | null }) {
   const number = useNumbers();
   const tokens = useQuery(joinTokensQuery).data;
   const id = made?.token.id ?? "";
-  const joined = useQuery({ ...joinedQuery(id), enabled: id !== "" }).data ?? [];
+  const query = useQuery({ ...joinedQuery(id), enabled: id !== "" });
+  const joined = query.data ?? [];
   const token = tokens?.find((each) => each.id === id);
   return (
     <div className="panel-body">
       {token && <p className="enrol-note">{text.joined(number(token.used), number(token.uses))}</p>}
-      {joined.length === 0 && <p className="muted enrol-note">{made ? text.waiting : text.joinedBefore}</p>}
+      {query.error && !query.data ? (
+        <Failure error={query.error} onRetry={() => void query.refetch()} />
+      ) : (
+        joined.length === 0 && <p className="muted enrol-note">{made ? text.waiting : text.joinedBefore}</p>
+      )}
+      {joined.length > 0 && (
+        <div className="row">
+          <span className="muted grow">
+            {token && token.used > joined.length ? text.joinedCut(number(joined.length)) : ""}
+          </span>
+          <ExportButton
+            name="joined"
+            rows={joined}
+            columns={["host", "agent", "online", "business", "enrolled_at"]}
+          />
+        </div>
+      )}
       <ul className="joined">
         {joined.map((host) => (
           <li key={host.agent}>

@@ -1,16 +1,21 @@
+import { useQuery } from "@tanstack/react-query";
 import { Drawer } from "antd";
-import { useState } from "react";
 import { Link } from "react-router";
-import type { Event, EventFilter } from "@/api/events";
+import { type Event, type EventFilter, eventQuery, fetchEventPage } from "@/api/events";
 import { ofEvent } from "@/messages/told";
 import { useMessages } from "@/settings/context";
 import { type Column, DataTable } from "@/ui/data-table";
 import { EventKindLabel } from "@/ui/event-kind";
+import { ExportButton } from "@/ui/export";
 import { JsonView } from "@/ui/json-view";
 import { hostPath, processPath } from "@/ui/paths";
-import { Empty, Failure } from "@/ui/states";
+import { Empty, Failure, NotFound, Skeleton } from "@/ui/states";
 import { TimeMs } from "@/ui/time";
+import { useUrlValue } from "@/ui/url-state";
 import { useTail } from "./use-tail";
+
+/** The columns of a file of events. */
+export const exported = ["id", "at_ms", "type", "host", "process", "content", "details"] as const;
 
 type ListProps = {
   events: Event[];
@@ -22,7 +27,7 @@ type ListProps = {
 /** Events as rows; a click shows the exact JSON. */
 export function EventList({ events, isLoading, fetchOlder, isFetchingOlder }: ListProps) {
   const { events: text } = useMessages();
-  const [open, setOpen] = useState<Event | null>(null);
+  const [open, setOpen] = useUrlValue("event");
   return (
     <>
       <DataTable
@@ -32,15 +37,36 @@ export function EventList({ events, isLoading, fetchOlder, isFetchingOlder }: Li
         rows={events}
         rowKey={(event) => String(event.id)}
         isLoading={isLoading}
-        onOpen={setOpen}
+        onOpen={(event) => setOpen(String(event.id))}
         onEnd={fetchOlder && (() => void fetchOlder())}
         isFetchingMore={isFetchingOlder}
         empty={<Empty title={text.emptyTitle}>{text.emptyText}</Empty>}
       />
-      <Drawer open={open !== null} onClose={() => setOpen(null)} size="large" title={text.json}>
-        {open && <JsonView value={open} label={text.json} />}
-      </Drawer>
+      <OneEvent id={open} events={events} onClose={() => setOpen(undefined)} />
     </>
+  );
+}
+
+type OneProps = { id: string; events: Event[]; onClose: () => void };
+
+/** One event as it is, whether the list has it or not. */
+function OneEvent({ id, events, onClose }: OneProps) {
+  const { events: text } = useMessages();
+  const held = events.find((event) => String(event.id) === id);
+  const query = useQuery({ ...eventQuery(Number(id)), enabled: id !== "" && !held });
+  const event = held ?? query.data;
+  return (
+    <Drawer open={id !== ""} onClose={onClose} size="large" title={text.json}>
+      {event ? (
+        <JsonView value={event} label={text.json} />
+      ) : query.error ? (
+        <Failure error={query.error} onRetry={() => void query.refetch()} />
+      ) : query.data === null ? (
+        <NotFound />
+      ) : (
+        <Skeleton />
+      )}
+    </Drawer>
   );
 }
 
@@ -48,7 +74,20 @@ export function EventList({ events, isLoading, fetchOlder, isFetchingOlder }: Li
 export function EventTable({ filter }: { filter: EventFilter }) {
   const { error, retry, ...tail } = useTail(filter, false);
   if (error && tail.events.length === 0) return <Failure error={error} onRetry={() => void retry()} />;
-  return <EventList {...tail} />;
+  return (
+    <>
+      <div className="row">
+        <span className="grow" />
+        <ExportButton
+          name="events"
+          rows={tail.events}
+          fetchPage={(after) => fetchEventPage(filter, after)}
+          columns={exported}
+        />
+      </div>
+      <EventList {...tail} />
+    </>
+  );
 }
 
 function useEventColumns(): Column<Event>[] {

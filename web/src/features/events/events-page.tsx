@@ -1,6 +1,5 @@
 import { CaretRightOutlined, PauseOutlined } from "@ant-design/icons";
 import { Button, Select, Tag } from "antd";
-import { useState } from "react";
 import { eventKinds, fetchEventPage } from "@/api/events";
 import { useMessages } from "@/settings/context";
 import { ExportButton } from "@/ui/export";
@@ -10,14 +9,15 @@ import { Page } from "@/ui/page";
 import { Badge } from "@/ui/phase";
 import { Failure } from "@/ui/states";
 import { useSetUrl, useUrlTime, useUrlValue } from "@/ui/url-state";
-import { EventList } from "./event-table";
+import { EventList, exported } from "./event-table";
 import { EventHistogram } from "./histogram";
 import { useTail } from "./use-tail";
 
 export function Component() {
   const { events: text, common, terms } = useMessages();
   const number = useNumbers();
-  const [isPaused, setPaused] = useState(false);
+  const [paused, setPaused] = useUrlValue("paused");
+  const isPaused = paused === "1";
   const [namespace] = useUrlValue("namespace");
   const [name] = useUrlValue("name");
   const [host] = useUrlValue("host");
@@ -51,11 +51,11 @@ export function Component() {
             name="events"
             rows={tail.events}
             fetchPage={(after) => fetchEventPage(filter, after)}
-            columns={["id", "at_ms", "type", "host", "process", "content", "details"]}
+            columns={exported}
           />
           <Button
             icon={isPaused ? <CaretRightOutlined /> : <PauseOutlined />}
-            onClick={() => setPaused(!isPaused)}
+            onClick={() => setPaused(isPaused ? undefined : "1")}
             aria-pressed={isPaused}
           >
             {isPaused

@@ -230,6 +230,14 @@ function HostPools({ host }: { host: string }) {
   if (pools.data?.length === 0) return <Empty title={text.emptyTitle}>{text.emptyText}</Empty>;
   return (
     <div className="panel">
+      <div className="panel-head">
+        <span className="grow" />
+        <ExportButton
+          name={`pools-of-${host.replace(":", "-")}`}
+          rows={pools.data ?? []}
+          columns={["namespace", "id", "cpu", "memory", "cpu_weight", "memory_weight", "dry_run"]}
+        />
+      </div>
       <SimpleTable
         label={text.title}
         rows={pools.data ?? []}

@@ -12,6 +12,7 @@ import { ExportButton } from "@/ui/export";
 import { FilterInput } from "@/ui/filter-input";
 import { useNumbers } from "@/ui/format";
 import { Freshness } from "@/ui/freshness";
+import { LinkButton } from "@/ui/link-button";
 import { Page } from "@/ui/page";
 import { hostPath } from "@/ui/paths";
 import { Guarded } from "@/ui/rights";
@@ -84,11 +85,9 @@ export function Component() {
           />
           <Guarded need="admin">
             {(isAllowed) => (
-              <Link to="/enrol">
-                <Button type="primary" disabled={!isAllowed}>
-                  {text.enrol}
-                </Button>
-              </Link>
+              <LinkButton to="/enrol" type="primary" disabled={!isAllowed}>
+                {text.enrol}
+              </LinkButton>
             )}
           </Guarded>
         </>

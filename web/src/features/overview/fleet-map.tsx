@@ -1,10 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { Link, useNavigate } from "react-router";
-import { type FleetMap as FleetMapData, fleetMapQuery, type HostState } from "@/api/overview";
+import { type FleetMap as FleetMapData, fleetMapQuery, type HostState, SUMS_EVERY_MS } from "@/api/overview";
 import { useMessages } from "@/settings/context";
 import { CellGrid, type CellTone, Legend } from "@/ui/cell-grid";
 import { useNumbers } from "@/ui/format";
+import { Freshness } from "@/ui/freshness";
 import { Panel } from "@/ui/page";
 import { hostPath } from "@/ui/paths";
 import { Failure, Skeleton } from "@/ui/states";
@@ -30,8 +31,13 @@ type Group = { key: string; cloud: number; business: number | null; cells: numbe
 export function FleetMap() {
   const { overview: text } = useMessages();
   const number = useNumbers();
-  const { data, error, refetch } = useQuery(fleetMapQuery);
-  const count = data && <span className="muted">{text.hostCount(number(data.hosts.length))}</span>;
+  const { data, dataUpdatedAt, error, refetch } = useQuery(fleetMapQuery);
+  const count = data && (
+    <>
+      <Freshness updatedAt={dataUpdatedAt} expectedMs={SUMS_EVERY_MS * 1.5} />
+      <span className="muted">{text.hostCount(number(data.hosts.length))}</span>
+    </>
+  );
   return (
     <Panel title={text.map} extra={count}>
       <div className="panel-body stack">
@@ -63,6 +69,14 @@ function Groups({ map }: { map: FleetMapData }) {
   const businessName = useBusinessName();
   const navigate = useNavigate();
   const groups = useMemo(() => groupHosts(map), [map]);
+  const inWords = (group: Group) => {
+    const of = (tone: CellTone) => group.tones.filter((each) => each === tone).length;
+    const [failed, away] = [of("failed"), of("warning")];
+    const parts = [text.hostCount(number(group.cells.length))];
+    if (failed > 0) parts.push(text.mapFailed(number(failed)));
+    if (away > 0) parts.push(text.mapAway(number(away)));
+    return parts.join(", ");
+  };
   const count = map.hosts.length;
   const cellPx = count > 8000 ? 6 : count > 2000 ? 8 : count > 400 ? 11 : 14;
   return groups.map((group) => {
@@ -74,10 +88,10 @@ function Groups({ map }: { map: FleetMapData }) {
           <Link to={linkTo("/hosts", { cloud: String(group.cloud), business: group.business?.toString() })}>
             {text.cloud(group.cloud)} · {name}
           </Link>
-          <span className="muted">{number(group.cells.length)}</span>
+          <span className="muted">{inWords(group)}</span>
         </div>
         <CellGrid
-          label={`${name}: ${text.hostCount(number(group.cells.length))}`}
+          label={`${name}: ${inWords(group)}`}
           tones={group.tones}
           cellPx={cellPx}
           onOpen={(index) => void navigate(hostPath(host(index)))}

@@ -4,6 +4,7 @@ import { type Histogram, sumSeries, troubleQuery, troubleTypes } from "@/api/ove
 import { useMessages } from "@/settings/context";
 import { Legend } from "@/ui/cell-grid";
 import type { Series } from "@/ui/chart";
+import { Freshness } from "@/ui/freshness";
 import { Panel } from "@/ui/page";
 import { Failure } from "@/ui/states";
 
@@ -32,7 +33,7 @@ export function stack(day: Histogram, steps: number): { times: number[]; tops: n
 
 export function History() {
   const { overview: text } = useMessages();
-  const { data, error, refetch } = useQuery(troubleQuery);
+  const { data, dataUpdatedAt, error, refetch } = useQuery(troubleQuery);
   const drawn = useMemo(() => {
     if (!data) return null;
     const { times, tops } = stack(data.day, data.steps);
@@ -47,7 +48,7 @@ export function History() {
     [text],
   );
   return (
-    <Panel title={text.happened}>
+    <Panel title={text.happened} extra={<Freshness updatedAt={dataUpdatedAt} expectedMs={90_000} />}>
       <div className="panel-body">
         {error && !data ? (
           <Failure error={error} onRetry={() => void refetch()} />

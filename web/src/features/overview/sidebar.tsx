@@ -10,6 +10,7 @@ import { useNumbers } from "@/ui/format";
 import { Panel } from "@/ui/page";
 import { hostPath } from "@/ui/paths";
 import { type Tone, ToneIcon, toneOf } from "@/ui/phase";
+import { Failure, Skeleton } from "@/ui/states";
 import { Time } from "@/ui/time";
 import { linkTo } from "@/ui/url-state";
 import { processesPath } from "./paths";
@@ -149,7 +150,8 @@ function Clouds({ data }: { data: Overview }) {
 function Tasks({ data }: { data: Overview }) {
   const { overview: text } = useMessages();
   const number = useNumbers();
-  const tasks = useQuery(runningTasksQuery).data ?? [];
+  const query = useQuery(runningTasksQuery);
+  const tasks = query.data ?? [];
   const paused = data.tasks.paused;
   return (
     <Panel
@@ -159,7 +161,9 @@ function Tasks({ data }: { data: Overview }) {
       }
     >
       <div className="panel-body">
-        {tasks.length === 0 && <span className="muted">{text.noTasks}</span>}
+        {query.data?.length === 0 && <span className="muted">{text.noTasks}</span>}
+        {query.isPending && <Skeleton lines={2} />}
+        {query.error && !query.data && <Failure error={query.error} onRetry={() => void query.refetch()} />}
         {tasks.slice(0, 6).map((task) => (
           <TaskLine key={task.task_id} task={task} />
         ))}

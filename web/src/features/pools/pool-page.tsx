@@ -6,10 +6,12 @@ import { evictionsQuery } from "@/api/events";
 import { hostQuery } from "@/api/hosts";
 import { fetchProcesses } from "@/api/processes";
 import { deletePool, hostPoolsQuery, type Pool, setPools } from "@/api/server";
+import { exported } from "@/features/events/event-table";
 import { ofEvent } from "@/messages/told";
 import { useMessages } from "@/settings/context";
 import { CopyButton } from "@/ui/copy";
 import { EventKindLabel } from "@/ui/event-kind";
+import { ExportButton } from "@/ui/export";
 import { formatPercent } from "@/ui/format";
 import { Freshness } from "@/ui/freshness";
 import { Page, Panel } from "@/ui/page";
@@ -170,7 +172,16 @@ function ResourcePanel({ pool, resource, limits }: ResourceProps) {
           {isRanked &&
             (next && next.score > 0 ? text.nextIs(next.process, formulaOf(next)) : text.nobodyNext)}
         </p>
-        <h3>{text.ranking}</h3>
+        <div className="row">
+          <h3 className="grow">{text.ranking}</h3>
+          {isRanked && (
+            <ExportButton
+              name={`ranking-of-${pool.id}-${resource}`}
+              rows={ranked}
+              columns={["process", "usage", "limit", "divisor", "score"]}
+            />
+          )}
+        </div>
         {isRanked ? (
           <RankingTable ranked={ranked} />
         ) : limits.error ? (
@@ -191,7 +202,10 @@ function PoolHistory({ pool }: { pool: Pool }) {
   const query = useQuery(evictionsQuery({ host: pool.host, type: "pool_limit_exceeded,pool_warning" }));
   const events = (query.data ?? []).filter((event) => isOfPool(event, pool));
   return (
-    <Panel title={text.history}>
+    <Panel
+      title={text.history}
+      extra={<ExportButton name={`history-of-${pool.id}`} rows={events} columns={exported} />}
+    >
       {query.isPending ? (
         <Skeleton />
       ) : query.error && !query.data ? (

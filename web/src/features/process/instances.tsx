@@ -7,7 +7,7 @@ import { formatBytes } from "@/ui/format";
 import { Meter } from "@/ui/meter";
 import { hostPath } from "@/ui/paths";
 import { Phase } from "@/ui/phase";
-import { AwaySince, Time } from "@/ui/time";
+import { AwaySince, Time, useNow } from "@/ui/time";
 import type { TabProps } from "./process-page";
 
 /** The process on each of its hosts, with live figures against its limits. */
@@ -135,7 +135,21 @@ function useInstanceColumns(): Column<Process>[] {
       width: "100px",
       isNumber: true,
       from: 1060,
-      render: (row) => <Time at={row.snapshot?.reported_at} />,
+      render: (row) => <Seen row={row} />,
     },
   ];
+}
+
+/** An agent reports what its processes use at least once a minute; what is much older is marked. */
+const REPORT_OLD_MS = 180_000;
+
+function Seen({ row }: { row: Process }) {
+  const now = useNow();
+  const at = row.snapshot?.reported_at;
+  const isOld = row.online && row.pid != null && at != null && at > 0 && now - at * 1000 > REPORT_OLD_MS;
+  return (
+    <span className={isOld ? "tone-warning" : undefined}>
+      <Time at={at} />
+    </span>
+  );
 }

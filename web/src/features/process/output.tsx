@@ -3,6 +3,7 @@ import { Link } from "react-router";
 import type { Process } from "@/api/processes";
 import { useMessages } from "@/settings/context";
 import { CopyText } from "@/ui/copy";
+import { ExportButton } from "@/ui/export";
 import { OutcomeBadge } from "@/ui/outcome";
 import { hostPath, taskPath } from "@/ui/paths";
 import { Empty, Failure, Skeleton } from "@/ui/states";
@@ -23,7 +24,15 @@ export default function Output({ process, instances }: TabProps) {
   const shown = told.length > 0 ? told : done.slice(0, 10);
   return (
     <section className="stack process-output" aria-label={text.outputOf}>
-      <LogPath instances={instances} />
+      <div className="row">
+        <LogPath instances={instances} />
+        <span className="grow" />
+        <ExportButton
+          name="output"
+          rows={done}
+          columns={["task_id", "at_ms", "host", "operation", "user", "code", "message", "output"]}
+        />
+      </div>
       {shown.length === 0 && <Empty title={text.outputEmpty} />}
       {shown.map((target) => (
         <article key={`${target.task_id} ${target.index}`} className="panel">

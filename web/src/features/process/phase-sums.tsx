@@ -45,6 +45,7 @@ export function PhaseSums({ instances }: { instances: Process[] }) {
             <Time at={only.pid ? only.started_at : only.phase_since} />
           </span>
         ) : null}
+        {!only && <WorstSince instances={instances} />}
         <Schedule instances={instances} />
         {worst && (
           <span className="truncate grow" title={terms.told(ofReason(worst))}>
@@ -53,6 +54,28 @@ export function PhaseSums({ instances }: { instances: Process[] }) {
         )}
       </div>
     </div>
+  );
+}
+
+/** Since when the first and the last of the hosts in the worst phase are in it. */
+function WorstSince({ instances }: { instances: Process[] }) {
+  const { process: text, terms } = useMessages();
+  const phase = phases.find((each) => instances.some((one) => one.online && one.phase === each));
+  const since = instances
+    .filter((one) => one.online && one.phase === phase && one.phase_since)
+    .map((one) => one.phase_since ?? 0);
+  if (!phase || since.length === 0) return null;
+  const [first, last] = [Math.min(...since), Math.max(...since)];
+  return (
+    <span className="muted">
+      {terms.phase[phase]}: {text.inPhaseSince} <Time at={first} />
+      {last > first && (
+        <>
+          {" – "}
+          <Time at={last} />
+        </>
+      )}
+    </span>
   );
 }
 

@@ -6,6 +6,7 @@ import { type Process, splitProcess, unregister } from "@/api/processes";
 import { operations } from "@/api/tasks";
 import { useMessages } from "@/settings/context";
 import { useNumbers } from "@/ui/format";
+import { LinkButton } from "@/ui/link-button";
 import { Guarded, hasRight, placesOf, useSession } from "@/ui/rights";
 import { linkTo } from "@/ui/url-state";
 import { useConfirm } from "@/ui/use-confirm";
@@ -39,12 +40,17 @@ export function ProcessActions({ process, instances }: { process: string; instan
       void message.error(error instanceof Error ? error.message : String(error));
     }
   };
+  const away = instances.filter((instance) => !instance.online).length;
+  const running = instances.filter((instance) => instance.online && instance.phase === "running").length;
   const askUnregister = () =>
     confirm(
       {
         title: text.unregisterTitle(process),
-        text: text.unregisterText(number(instances.length)),
-        yes: text.unregister,
+        text: [
+          text.unregisterText(number(instances.length)),
+          text.unregisterNow(number(running), number(away)),
+        ].join(" "),
+        yes: text.unregisterOn(number(instances.length)),
         count: instances.length,
       },
       unregisterAll,
@@ -74,9 +80,9 @@ export function ProcessActions({ process, instances }: { process: string; instan
       </Guarded>
       <Guarded need="register" place={places} where={namespace}>
         {(isAllowed) => (
-          <Link to={linkTo("/register", { process, host: instances[0]?.host })}>
-            <Button disabled={!isAllowed}>{text.edit}</Button>
-          </Link>
+          <LinkButton to={linkTo("/register", { process, host: instances[0]?.host })} disabled={!isAllowed}>
+            {text.edit}
+          </LinkButton>
         )}
       </Guarded>
       {mayUnregister && (

@@ -6,18 +6,25 @@ import { useTail } from "@/features/events/use-tail";
 import { ofEvent } from "@/messages/told";
 import { useMessages } from "@/settings/context";
 import { EventKindLabel } from "@/ui/event-kind";
+import { ExportButton } from "@/ui/export";
 import { useNumbers } from "@/ui/format";
 import { hostPath, taskPath } from "@/ui/paths";
 import { Badge } from "@/ui/phase";
 import { Empty, Failure, Skeleton } from "@/ui/states";
 import { TimeMs } from "@/ui/time";
-import { type Done, operationsQuery } from "./operations";
+import { type Done, OPERATIONS_MAX, operationsQuery } from "./operations";
 import type { TabProps } from "./process-page";
+
+/** As much of an output as a line of the axis shows. */
+const OUTPUT_MAX = 2000;
 
 type Entry = {
   key: string;
   atMs: number;
   what: React.ReactNode;
+  /** What is in words. */
+  name: string;
+  place: string;
   text: string;
   /** Who else could have been evicted, where it was a pool. */
   ranking?: string;
@@ -41,6 +48,8 @@ export default function Timeline({ process }: TabProps) {
     key: `event ${event.id}`,
     atMs: event.at_ms,
     what: <EventKindLabel event={event} />,
+    name: event.type,
+    place: event.host,
     text: terms.told(ofEvent(event)),
     ranking: event.details?.ranking ?? "",
     host: <Link to={hostPath(event.host)}>{event.host}</Link>,
@@ -57,15 +66,35 @@ export default function Timeline({ process }: TabProps) {
       what: (
         <Badge tone={failed > 0 ? "failed" : "changing"}>{terms.operation[operation] ?? operation}</Badge>
       ),
+      name: operation,
+      place: done.map((each) => each.host).join(" "),
       text: text.operationBy(terms.operation[operation] ?? operation, first.user),
       host: <Link to={taskPath(id)}>{done.length === 1 ? first.host : text.hosts(number(done.length))}</Link>,
       output: done.find((each) => each.output)?.output ?? "",
     });
   }
   entries.sort((a, b) => b.atMs - a.atMs);
+  const lines = entries.map((entry) => ({
+    at_ms: entry.atMs,
+    what: entry.name,
+    host: entry.place,
+    text: entry.text,
+    output: entry.output,
+  }));
   if (entries.length === 0) return <Empty title={text.timelineEmpty} />;
   return (
     <section className="panel timeline" aria-label={text.timelineOf}>
+      <div className="panel-head">
+        {operations.error && !operations.data ? (
+          <span className="tone-warning">{text.timelineNoOperations}</span>
+        ) : (
+          (operations.data?.length ?? 0) >= OPERATIONS_MAX && (
+            <span className="muted">{text.timelineCut(number(OPERATIONS_MAX))}</span>
+          )
+        )}
+        <span className="grow" />
+        <ExportButton name="timeline" rows={lines} columns={["at_ms", "what", "host", "text", "output"]} />
+      </div>
       <ol>
         {entries.map((entry) => (
           <li key={entry.key}>
@@ -84,7 +113,8 @@ export default function Timeline({ process }: TabProps) {
                   {text.candidates}: {entry.ranking}
                 </span>
               )}
-              {entry.output && <pre className="output">{entry.output.slice(0, 2000)}</pre>}
+              {entry.output && <pre className="output">{entry.output.slice(0, OUTPUT_MAX)}</pre>}
+              {entry.output.length > OUTPUT_MAX && <Link to="?tab=output">{text.outputCut}</Link>}
             </span>
           </li>
         ))}

@@ -7,6 +7,7 @@ import { splitProcess, type UsageRange, type Usage as UsageView, usageQuery } fr
 import { useMessages } from "@/settings/context";
 import { Chart, type Series } from "@/ui/chart";
 import { formatPercent } from "@/ui/format";
+import { Freshness } from "@/ui/freshness";
 import { Panel } from "@/ui/page";
 import { Empty, Failure, Skeleton } from "@/ui/states";
 import { useUrlValue } from "@/ui/url-state";
@@ -35,6 +36,7 @@ export default function Usage({ process, instances }: TabProps) {
           options={ranges.map((each) => ({ value: each, label: text.usageRanges[each] }))}
         />
         {query.data && <span className="muted">{text.usageStep(query.data.step)}</span>}
+        <Freshness updatedAt={query.dataUpdatedAt} expectedMs={range === "1h" ? 30_000 : 180_000} />
       </div>
       {query.isPending && <Skeleton lines={14} />}
       {query.error && !query.data && <Failure error={query.error} onRetry={() => void query.refetch()} />}
@@ -46,7 +48,7 @@ export default function Usage({ process, instances }: TabProps) {
 function History({ usage }: { usage: UsageView }) {
   const { process: text } = useMessages();
   const drawn = useMemo(() => draw(usage), [usage]);
-  const evictions = useEvictions(usage, drawn?.times[0]);
+  const { evictions, isUnknown } = useEvictions(usage, drawn?.times[0]);
   if (usage.state !== "kept") return <Empty title={text.usageState[usage.state]} />;
   if (!drawn) return <Empty title={text.usageEmpty} />;
   return (
@@ -68,6 +70,7 @@ function History({ usage }: { usage: UsageView }) {
         limit={usage.memory_limit ?? undefined}
       />
       {drawn.restarts.length > 0 && <p className="muted">{text.usageRestarts(drawn.restarts.length)}</p>}
+      {isUnknown && <p className="tone-warning">{text.usageNoEvictions}</p>}
       {evictions.length > 0 && <p className="tone-failed">{text.usageEvictions(evictions.length)}</p>}
     </>
   );
@@ -76,14 +79,15 @@ function History({ usage }: { usage: UsageView }) {
 const noEvents: Event[] = [];
 
 /** When the process was ended on this host for using too much, in Unix seconds. */
-function useEvictions({ process, host }: UsageView, since: number | undefined): number[] {
+function useEvictions({ process, host }: UsageView, since: number | undefined) {
   const type = troubleTypes.evictions.join(",");
   const query = useQuery(evictionsQuery({ ...splitProcess(process), host, type }));
   const events = query.data ?? noEvents;
-  return useMemo(
+  const evictions = useMemo(
     () => events.map((event) => event.at_ms / 1000).filter((at) => since !== undefined && at >= since),
     [events, since],
   );
+  return { evictions, isUnknown: query.error !== null && !query.data };
 }
 
 type Line = (number | null)[];

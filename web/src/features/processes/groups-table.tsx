@@ -23,7 +23,7 @@ export function useGroups(filter: ProcessFilter, isOn: boolean) {
       isOn ? fetchGroups(filter, sort, after, signal) : { rows: [], next: null },
     [filter, sort, isOn],
   );
-  return usePaged<ProcessGroup>(key, fetchPage, 10_000);
+  return { ...usePaged<ProcessGroup>(key, fetchPage, 10_000), fetchPage };
 }
 
 type Props = { list: ReturnType<typeof useGroups>; isFiltered: boolean };

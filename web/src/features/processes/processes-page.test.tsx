@@ -78,3 +78,30 @@ test("the page is in Chinese, too", async () => {
 
   expect(await screen.findByText("还没有注册进程")).toBeTruthy();
 });
+
+test("a selection survives the next page, a refresh and another order", async () => {
+  const first = Array.from({ length: 250 }, (_, index) => row(`a-${String(index).padStart(3, "0")}`));
+  fakeApi({
+    "GET /api/v1/processes": (_, url) => {
+      if (url.searchParams.get("after")) return { body: { processes: [row("z")] } };
+      const rows = url.searchParams.get("sort") === "cpu" ? [...first].reverse() : first;
+      return { body: { processes: rows, next: "n" } };
+    },
+    "GET /api/v1/businesses": () => ({ body: { businesses: [] } }),
+  });
+  const { client } = renderPage(<Component />, { path: "/processes" });
+  await screen.findByText("web/a-001");
+  const boxes = () => screen.getAllByRole<HTMLInputElement>("checkbox", { name: "Select row" });
+
+  await userEvent.click(boxes()[0] as HTMLElement);
+  await userEvent.click(boxes()[1] as HTMLElement);
+  await client.refetchQueries({ queryKey: ["processes"] });
+  expect(screen.getByText("2 selected")).toBeTruthy();
+  await userEvent.click(screen.getByRole("button", { name: /Sort by CPU/ }));
+  await screen.findByText("web/a-249");
+  expect(screen.getByText("2 selected")).toBeTruthy();
+  await userEvent.click(screen.getByRole("button", { name: /Sort by Process/ }));
+  await screen.findByText("web/a-000");
+
+  expect(boxes().filter((box) => box.checked)).toHaveLength(2);
+});

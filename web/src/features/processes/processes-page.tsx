@@ -1,10 +1,10 @@
 import { PlusOutlined } from "@ant-design/icons";
 import { useQuery } from "@tanstack/react-query";
-import { Button, Segmented } from "antd";
+import { Segmented } from "antd";
 import { useCallback, useMemo, useState } from "react";
-import { Link, useNavigate } from "react-router";
+import { useNavigate } from "react-router";
 import { usePaged } from "@/api/paged";
-import { concernsProcess, facetsQuery, fetchGroups, fetchProcesses, type Process } from "@/api/processes";
+import { concernsProcess, facetsQuery, fetchProcesses, type Process } from "@/api/processes";
 import { useMessages } from "@/settings/context";
 import { ColumnPicker } from "@/ui/column-picker";
 import { DataTable } from "@/ui/data-table";
@@ -12,6 +12,7 @@ import { EmptyFiltered } from "@/ui/empty-filtered";
 import { ExportButton } from "@/ui/export";
 import { useNumbers } from "@/ui/format";
 import { Freshness } from "@/ui/freshness";
+import { LinkButton } from "@/ui/link-button";
 import { Page } from "@/ui/page";
 import { processPath } from "@/ui/paths";
 import { Guarded } from "@/ui/rights";
@@ -117,7 +118,7 @@ export function Component() {
               name="processes"
               rows={groups.rows}
               columns={groupExport}
-              fetchPage={(after) => fetchGroups(filter, "name", after)}
+              fetchPage={groups.fetchPage}
             />
           ) : (
             <ExportButton
@@ -129,11 +130,9 @@ export function Component() {
           )}
           <Guarded need="register">
             {(isAllowed) => (
-              <Link to="/register">
-                <Button type="primary" icon={<PlusOutlined />} disabled={!isAllowed}>
-                  {text.register}
-                </Button>
-              </Link>
+              <LinkButton to="/register" type="primary" icon={<PlusOutlined />} disabled={!isAllowed}>
+                {text.register}
+              </LinkButton>
             )}
           </Guarded>
         </>

@@ -4,7 +4,7 @@ import { useSearchParams } from "react-router";
 import { type Process, processQuery, splitProcess } from "@/api/processes";
 import { useMessages } from "@/settings/context";
 import { Page } from "@/ui/page";
-import { Failure, Skeleton } from "@/ui/states";
+import { Empty, Failure, Skeleton } from "@/ui/states";
 import { type Draft, draftOf, emptyDraft, registrationOf } from "./draft";
 import { Editor } from "./editor";
 import { RegistrationPlan } from "./registration-plan";
@@ -13,7 +13,11 @@ import "./register.css";
 
 /** A new process, or with `?process=` a change of one that is registered. */
 export function Component() {
-  const { register: text, processes } = useMessages();
+  const {
+    register: text,
+    processes,
+    process: { notRegistered },
+  } = useMessages();
   const [params] = useSearchParams();
   const process = params.get("process") ?? "";
   const { namespace, name } = splitProcess(process || "/");
@@ -29,8 +33,9 @@ export function Component() {
   );
   return (
     <Page title={title} crumbs={[{ label: processes.title, to: "/processes" }]}>
-      {query.error && <Failure error={query.error} />}
-      {!start && !query.error && <Skeleton lines={14} />}
+      {query.error && !start && <Failure error={query.error} onRetry={() => void query.refetch()} />}
+      {query.isSuccess && query.data.length === 0 && <Empty title={notRegistered} />}
+      {!start && query.isPending && <Skeleton lines={14} />}
       {start && <Form key={process} start={start} isUpdate={process !== ""} />}
     </Page>
   );

@@ -26,7 +26,7 @@ export function ConnectionBar() {
   const text =
     isOnline && since !== null
       ? states.streamAway(formatClock(stream.heardAt || since, common.locale))
-      : states.offline;
+      : states.offline(stream.heardAt ? formatClock(stream.heardAt, common.locale) : "");
   return (
     <div className="connection-bar" role="status">
       {text}

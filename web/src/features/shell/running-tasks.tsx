@@ -7,9 +7,16 @@ import { useMessages } from "@/settings/context";
 
 /** Tasks that are under way, with their progress, from every page. */
 export function RunningTasks() {
-  const { shell } = useMessages();
-  const tasks = useQuery(runningTasksQuery).data ?? [];
-  const label = tasks.length > 0 ? shell.tasksRunning(tasks.length) : shell.noTasksRunning;
+  const { shell, common } = useMessages();
+  const query = useQuery(runningTasksQuery);
+  const tasks = query.data ?? [];
+  const label = !query.data
+    ? query.error
+      ? shell.tasksUnknown
+      : common.loading
+    : tasks.length > 0
+      ? shell.tasksRunning(tasks.length)
+      : shell.noTasksRunning;
   return (
     <Popover
       trigger="click"

@@ -1,5 +1,4 @@
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
 import { Link, useParams } from "react-router";
 import { type Task, taskQuery } from "@/api/tasks";
 import { useMessages } from "@/settings/context";
@@ -10,6 +9,7 @@ import { Facts, Page } from "@/ui/page";
 import { shortTaskId, taskPath } from "@/ui/paths";
 import { Failure, Skeleton } from "@/ui/states";
 import { Time, useNow } from "@/ui/time";
+import { useUrlNumber, useUrlValue } from "@/ui/url-state";
 import { RolloutSteps } from "./rollout";
 import { TargetOutput } from "./target-output";
 import { TargetTable } from "./target-table";
@@ -37,7 +37,9 @@ export function Component() {
 function TaskView({ task, updatedAt }: { task: Task; updatedAt: number }) {
   const { tasks: text } = useMessages();
   const nameOf = useTaskName();
-  const [open, setOpen] = useState<number | null>(null);
+  const open = useUrlNumber("target") ?? null;
+  const [, setTarget] = useUrlValue("target");
+  const setOpen = (index: number) => setTarget(String(index));
   return (
     <Page
       title={`${nameOf(task)} ${taskProcesses(task)}`}
@@ -57,7 +59,7 @@ function TaskView({ task, updatedAt }: { task: Task; updatedAt: number }) {
         <TaskGrid task={task} onOpen={setOpen} />
         <TargetTable task={task} onOpen={setOpen} />
       </div>
-      <TargetOutput id={task.task_id} index={open} onClose={() => setOpen(null)} />
+      <TargetOutput id={task.task_id} index={open} onClose={() => setTarget(undefined)} />
     </Page>
   );
 }

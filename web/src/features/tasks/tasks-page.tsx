@@ -1,4 +1,4 @@
-import { Button, Segmented, Select } from "antd";
+import { Segmented, Select } from "antd";
 import { useCallback, useMemo } from "react";
 import { Link, useNavigate } from "react-router";
 import { usePaged } from "@/api/paged";
@@ -10,6 +10,7 @@ import { ExportButton } from "@/ui/export";
 import { FilterInput } from "@/ui/filter-input";
 import { formatSpan, useNumbers } from "@/ui/format";
 import { Freshness } from "@/ui/freshness";
+import { LinkButton } from "@/ui/link-button";
 import { Page } from "@/ui/page";
 import { shortTaskId, taskPath } from "@/ui/paths";
 import { Progress } from "@/ui/progress";
@@ -74,11 +75,9 @@ export function Component() {
           />
           <Guarded need="operate">
             {(isAllowed) => (
-              <Link to="/operate">
-                <Button type="primary" disabled={!isAllowed}>
-                  {text.operate}
-                </Button>
-              </Link>
+              <LinkButton to="/operate" type="primary" disabled={!isAllowed}>
+                {text.operate}
+              </LinkButton>
             )}
           </Guarded>
         </>
@@ -103,6 +102,7 @@ export function Component() {
           options={operations.map((value) => ({ value, label: terms.operation[value] }))}
         />
         <FilterInput name="process" label={text.filter.process} width={220} />
+        {process && !filter.process && <span className="tone-warning">{text.filter.processHint}</span>}
         <FilterInput name="user" label={text.filter.user} />
         <FilterInput name="app" label={text.filter.app} />
       </div>

@@ -70,6 +70,8 @@ export const overview = {
     cordoned: "In maintenance",
     awaits_approval: "Waits for approval",
   },
+  mapFailed: (n: string) => `${n} with a failed process`,
+  mapAway: (n: string) => `${n} away`,
   hostCount: (n: string) => (n === "1" ? "1 host" : `${n} hosts`),
   noHosts: "No host has enrolled yet.",
   enrol: "Enrol the first host",

@@ -72,6 +72,9 @@ export const process = {
   unregisterTitle: (name: string) => `Unregister ${name}?`,
   unregisterText: (n: string) =>
     `It will no longer be supervised on ${n} hosts. If it runs there, it keeps running.`,
+  unregisterNow: (running: string, away: string) =>
+    `It runs on ${running} of them now; ${away} are away and hear of it when they are back.`,
+  unregisterOn: (n: string) => `Unregister on ${n} ${n === "1" ? "host" : "hosts"}`,
   unregistered: "Unregistered",
   instance: {
     fds: "Open files",
@@ -98,6 +101,7 @@ export const process = {
     `${count} ${count === 1 ? "restart" : "restarts"}, marked by vertical lines`,
   usageEvictions: (count: number) =>
     `${count} ${count === 1 ? "eviction" : "evictions"} for using too much, marked by red lines`,
+  usageNoEvictions: "Evictions could not be loaded, so none are marked",
   usageEmpty: "Nothing was recorded in this time",
   usageState: {
     offline: "The agent of this host is not connected; what it has recorded is shown when it is back",
@@ -125,6 +129,9 @@ export const process = {
     onHosts: (n: string) => `${n} hosts`,
     changesOf: (n: number) => (n === 1 ? "1 change" : `${n} changes`),
   },
+  outputCut: "Longer: the whole of it is under Output",
+  timelineNoOperations: "Operations could not be loaded; these are the events alone",
+  timelineCut: (n: string) => `With the latest ${n} operations`,
   outputEmpty: "No operation of the latest tasks ran a command for this process.",
   outputOf: "What the commands of the latest operations printed",
   noOutput: "The command printed nothing.",

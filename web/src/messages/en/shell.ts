@@ -23,6 +23,7 @@ export const shell = {
   searchHint: "Process, host, task or command",
   tasksRunning: (n: number) => (n === 1 ? "1 task under way" : `${n} tasks under way`),
   noTasksRunning: "No task under way",
+  tasksUnknown: "Which tasks are under way could not be loaded",
   theme: "Theme",
   themeSystem: "As the system",
   themeLight: "Light",

@@ -11,7 +11,8 @@ export const states = {
     `Needs the right “${need}”${where ? ` for ${where}` : ""}; you do not have it. An administrator can grant it.`,
   streamAway: (since: string) =>
     `No connection to the server since ${since}. What you see is from then; trying again…`,
-  offline: "This device is offline. What you see is the last known state.",
+  offline: (since: string) =>
+    `This device is offline. What you see is the last known state${since ? `, of ${since}` : ""}.`,
   crashed: "This page failed. The rest of the console still works.",
   updateAvailable: "The server was updated.",
   reload: "Reload the page",

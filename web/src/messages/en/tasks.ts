@@ -8,6 +8,7 @@ export const tasks = {
     user: "User",
     app: "App",
     process: "Process (NAMESPACE/NAME)",
+    processHint: "Write NAMESPACE/NAME: until then, all tasks are shown",
     operation: "Operation",
     state: "State",
     allStates: "All",

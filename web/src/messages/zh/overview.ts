@@ -52,6 +52,8 @@ export const overview: Messages["overview"] = {
     cordoned: "维护中",
     awaits_approval: "等待批准",
   },
+  mapFailed: (n) => `${n} 台有失败的进程`,
+  mapAway: (n) => `${n} 台离线`,
   hostCount: (n) => `${n} 台主机`,
   noHosts: "还没有主机接入。",
   enrol: "接入第一台主机",

@@ -66,6 +66,8 @@ export const process: Messages["process"] = {
   unregister: "注销",
   unregisterTitle: (name) => `注销 ${name}？`,
   unregisterText: (n) => `将在 ${n} 台主机上不再托管；正在运行的进程会继续运行。`,
+  unregisterNow: (running, away) => `目前在其中 ${running} 台上运行；${away} 台离线，恢复连接后生效。`,
+  unregisterOn: (n) => `在 ${n} 台主机上注销`,
   unregistered: "已注销",
   instance: {
     fds: "打开文件数",
@@ -89,6 +91,7 @@ export const process: Messages["process"] = {
   usageMax: "最大值",
   usageRestarts: (count) => `重启 ${count} 次，以竖线标出`,
   usageEvictions: (count) => `因超出限制被驱逐 ${count} 次，以红线标出`,
+  usageNoEvictions: "无法加载驱逐记录，图中未标出",
   usageEmpty: "这段时间内没有记录",
   usageState: {
     offline: "该主机的 Agent 未连接；恢复连接后显示其记录",
@@ -115,6 +118,9 @@ export const process: Messages["process"] = {
     onHosts: (n) => `${n} 台主机`,
     changesOf: (n) => `${n} 处变化`,
   },
+  outputCut: "内容较长，完整输出见“输出”",
+  timelineNoOperations: "无法加载操作记录，这里只有事件",
+  timelineCut: (n) => `包含最近 ${n} 次操作`,
   outputEmpty: "最近的任务中没有为此进程执行过命令。",
   outputOf: "最近操作中命令的输出",
   logOpen: "查看日志",

@@ -25,6 +25,7 @@ export const shell: Messages["shell"] = {
   searchHint: "进程、主机、任务或命令",
   tasksRunning: (n) => `${n} 个任务执行中`,
   noTasksRunning: "没有执行中的任务",
+  tasksUnknown: "无法加载执行中的任务",
   theme: "主题",
   themeSystem: "跟随系统",
   themeLight: "浅色",

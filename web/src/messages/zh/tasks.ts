@@ -10,6 +10,7 @@ export const tasks: Messages["tasks"] = {
     user: "用户",
     app: "应用",
     process: "进程（命名空间/名称）",
+    processHint: "请输入“命名空间/名称”，否则显示全部任务",
     operation: "操作",
     state: "状态",
     allStates: "全部",
