@@ -4,7 +4,7 @@
 //   CONSOLE_SERVER=http://… CONSOLE_TOKEN=pt_… ONLY=overview,tasks npm run screenshots
 import { mkdirSync } from "node:fs";
 import { closeBrowser, openBrowser, signIn } from "../test/browser.mjs";
-import { serveConsole } from "../test/console.mjs";
+import { consoleOf } from "../test/console.mjs";
 import { pagesOf } from "../test/pages.mjs";
 
 const OUT = process.env.OUT ?? "screenshots";
@@ -21,7 +21,7 @@ const variants = process.env.VARIANTS?.split(",") ?? [
 const fleet = process.env.CONSOLE_SERVER
   ? { url: process.env.CONSOLE_SERVER, token: process.env.CONSOLE_TOKEN ?? "", stop: async () => undefined }
   : await (await import("../test/fleet.mjs")).startFleet();
-const web = await serveConsole(fleet.url);
+const web = await consoleOf(fleet.url);
 mkdirSync(OUT, { recursive: true });
 let problems = 0;
 try {

@@ -1,5 +1,5 @@
-// The built console as the server serves it: files of dist, the history fallback and its headers,
-// in front of a running Proctor.
+// The console of a running Proctor. The server serves the one that was built into it; where that is another one than
+// dist, dist is served as the server would: its files, the history fallback and the headers.
 import { readFileSync } from "node:fs";
 import http from "node:http";
 import { extname, join, normalize } from "node:path";
@@ -23,6 +23,18 @@ const TYPES = {
   ".css": "text/css",
   ".svg": "image/svg+xml",
 };
+
+/** The server itself where it has the console of dist; else dist in front of it. */
+export async function consoleOf(server, dist = "dist") {
+  if (await isEmbedded(server, dist)) return { url: server, isEmbedded: true, stop: () => undefined };
+  console.warn(`the console of ${server} is not the one in ${dist}: build the server after the console`);
+  return { ...(await serveConsole(server, dist)), isEmbedded: false };
+}
+
+async function isEmbedded(server, dist) {
+  const answer = await fetch(`${server}/`, { headers: { accept: "text/html" } });
+  return answer.ok && (await answer.text()) === readFileSync(join(dist, "index.html"), "utf8");
+}
 
 export function serveConsole(server, dist = "dist") {
   const target = new URL(server);

@@ -1,4 +1,4 @@
-// A real Proctor with one real agent, simulated hosts and something of everything to look at.
+// A real Proctor with a real agent, simulated hosts and something of everything to look at.
 // Used by the end-to-end tests and by `npm run screenshots`; run by itself, it stays until Ctrl-C:
 //
 //   PROCTOR_BIN=../target/debug/proctor node test/fleet.mjs
@@ -6,7 +6,7 @@ import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
 import net from "node:net";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { seed } from "./seed.mjs";
 
 const BIN = resolve(process.env.PROCTOR_BIN ?? "../target/debug/proctor");
@@ -18,10 +18,7 @@ export async function startFleet({ hosts = 240, processes = 4 } = {}) {
   const url = `http://127.0.0.1:${http}`;
   const children = [];
   const stop = async () => {
-    for (const child of children.reverse()) {
-      child.kill("SIGTERM");
-      await new Promise((done) => (child.exitCode === null ? child.once("exit", done) : done()));
-    }
+    for (const child of children.reverse()) await end(child);
     await endSupervised(dir);
     rmSync(dir, { recursive: true, force: true });
   };
@@ -38,7 +35,7 @@ export async function startFleet({ hosts = 240, processes = 4 } = {}) {
     }
     await loseHosts(dir, link, joinToken.token);
     const token = await seed(call, dir, processes);
-    return { url, token, call, stop, dir };
+    return { url, token, call, stop, dir, link };
   } catch (error) {
     await stop();
     throw error;
@@ -93,7 +90,20 @@ export async function startServer(dir, http, link) {
       if (found) resolve(found[1]);
     });
   });
-  return { child, secret };
+  // The link that signs a browser in, once; it is printed before the secret.
+  return { child, secret, signInLink: /console\s+(\S+)/.exec(text)?.[1] ?? "" };
+}
+
+/** A further real agent of this machine, under an address of its own. */
+export function startAgent(dir, link, token, ip) {
+  const args = ["--server", `127.0.0.1:${link}`, "--state-dir", join(dir, `agent-${ip}`), "--ip", ip];
+  const env = { ...process.env, PROCTOR_TOKEN: token };
+  return spawn(join(dirname(BIN), "proctor-agent"), args, { env, stdio: "ignore" });
+}
+
+export async function end(child) {
+  child.kill("SIGTERM");
+  await new Promise((done) => (child.exitCode === null ? child.once("exit", done) : done()));
 }
 
 /** Simulated hosts; some of them are slow, fail or crash, unless all of them are to be well. */

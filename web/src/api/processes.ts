@@ -101,7 +101,7 @@ export const facetsQuery = ({ sort: _, full: __, count: ___, ...filter }: Proces
     placeholderData: keepPreviousData,
   });
 
-const INSTANCES_MAX = 20_000;
+export const INSTANCES_MAX = 20_000;
 const MS_PER_INSTANCE = 10;
 const INSTANCES_PACE_MAX_MS = 60_000;
 

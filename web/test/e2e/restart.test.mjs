@@ -2,16 +2,16 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
-import { openBrowser, signIn } from "../browser.mjs";
-import { serveConsole } from "../console.mjs";
-import { caller, endSupervised, freePort, startServer } from "../fleet.mjs";
+import { openBrowser } from "../browser.mjs";
+import { consoleOf } from "../console.mjs";
+import { end, endSupervised, freePort, startServer } from "../fleet.mjs";
 
 const undo = [];
 afterEach(async () => {
   for (const step of undo.reverse()) await step();
 });
 
-test("a page outlives a restart of the server: it says so, keeps what it has and goes on", async () => {
+test("the printed link signs in once, and a page outlives a restart of the server: it says so, keeps what it has and goes on", async () => {
   const dir = mkdtempSync(join(tmpdir(), "proctor-restart-"));
   undo.push(async () => {
     await endSupervised(dir);
@@ -20,16 +20,15 @@ test("a page outlives a restart of the server: it says so, keeps what it has and
   const [http, link] = [await freePort(), await freePort()];
   const url = `http://127.0.0.1:${http}`;
   const first = await startServer(dir, http, link);
-  const call = caller(url, first.secret);
-  await call("POST", "/users", { name: "e2e" });
-  await call("POST", "/bindings", { role: "admin", subject: "user:e2e", scope: "everything" });
-  const { token } = await call("POST", "/users/e2e/tokens", { ttl_secs: 600 });
-  const web = await serveConsole(url);
+  const web = await consoleOf(url);
   undo.push(() => web.stop());
   const { context, close } = await openBrowser();
   undo.push(close);
   const page = await context.newPage();
-  await signIn(page, web.url, token);
+  const printed = new URL(first.signInLink);
+  expect(printed.origin).toBe(url);
+  await page.goto(web.url + printed.pathname + printed.search + printed.hash);
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
   await page.goto(`${web.url}/processes`);
   await page.getByRole("link", { name: "demo/heartbeat" }).waitFor();
 
@@ -43,8 +42,3 @@ test("a page outlives a restart of the server: it says so, keeps what it has and
   await page.getByRole("link", { name: "Hosts" }).click();
   await page.getByRole("link", { name: "0:127.0.0.1" }).waitFor();
 });
-
-async function end(child) {
-  child.kill("SIGTERM");
-  await new Promise((resolve) => (child.exitCode === null ? child.once("exit", resolve) : resolve()));
-}

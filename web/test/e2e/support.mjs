@@ -3,6 +3,10 @@ import { openBrowser, signIn } from "../browser.mjs";
 
 export const server = inject("server");
 export const site = inject("console");
+/** Whether the server serves the console of these tests itself. */
+export const isEmbedded = inject("isEmbedded");
+/** The port that agents connect to. */
+export const link = inject("link");
 export const token = inject("token");
 /** A directory whose processes end with the fleet. */
 export const home = inject("home");

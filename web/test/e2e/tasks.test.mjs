@@ -48,7 +48,7 @@ test("a paused task is cancelled", async () => {
   await page.waitForURL("**/tasks/**");
   await page.getByRole("button", { name: "Continue with the other 1" }).waitFor({ timeout: 30_000 });
   await page.getByRole("button", { name: "Cancel task" }).click();
-  await page.getByRole("dialog").getByRole("button", { name: "Cancel task" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Cancel 1 pending target" }).click();
 
   await page.locator(".page-title").getByText("Cancelled").waitFor({ timeout: 30_000 });
 });
@@ -61,11 +61,17 @@ test("the targets that failed are tried again in a new task", async () => {
   await page.getByRole("button", { name: "Start 1 process" }).click();
   await page.waitForURL("**/tasks/**");
   const first = page.url();
-  await page.getByRole("button", { name: "Retry 1 failed" }).click();
-  await page.getByRole("dialog").getByRole("button", { name: "Retry 1 failed" }).click();
+  await page.getByRole("button", { name: "Retry 1 failed…" }).click();
+  await page.waitForURL("**/operate?retry=*");
+  await page.getByText("1 will run").waitFor();
+  await page.getByRole("button", { name: "Retry 1 failed", exact: true }).click();
 
   await page.waitForURL((url) => url.pathname.startsWith("/tasks/") && url.href !== first);
   await page.getByText("Retry of").waitFor();
   await page.getByRole("row", { name: /unknown key upstrem/ }).click();
+  await page.getByRole("dialog").locator("pre", { hasText: "unknown key upstrem" }).waitFor();
+  const shared = page.url();
+  await page.goto("about:blank");
+  await page.goto(shared);
   await page.getByRole("dialog").locator("pre", { hasText: "unknown key upstrem" }).waitFor();
 });

@@ -1,4 +1,4 @@
-import { copyFileSync, mkdirSync } from "node:fs";
+import { copyFileSync, mkdirSync, writeFileSync } from "node:fs";
 import { totalmem } from "node:os";
 import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
@@ -96,14 +96,22 @@ test("a process over its memory limit is ended, and its page says why", async ()
     .waitFor();
 });
 
-test("a rolling start stops at its failing canary and says so", async () => {
+test("a rolling restart stops at its failing canary and says so", async () => {
   const labels = { roll: "1" };
-  await register("a-broken", { labels, start: () => "echo 'no such upstream' >&2; exit 3" });
+  const broken = join(home, "e2e", "broken-upstream");
+  const refuses = `if [ -e ${broken} ]; then echo 'no such upstream' >&2; exit 3; fi`;
+  await register("a-broken", { labels, start: (pidFile) => `${refuses}; ${sleeps("a-broken")(pidFile)}` });
   await register("b-sound", { labels, start: sleeps("b-sound") });
+  await start("a-broken");
+  await start("b-sound");
+  const pidOf = async (name) =>
+    (await call("GET", `/processes?namespace=trouble&name=${name}`)).processes[0].pid;
+  const soundPid = await pidOf("b-sound");
+  writeFileSync(broken, "");
   const { page, open: go } = await open();
 
-  await go("/operate?op=start&selector=roll%3D1&namespace=trouble&parallel=1&canary=1");
-  await page.getByRole("button", { name: "Start 2 processes" }).click();
+  await go("/operate?op=restart&selector=roll%3D1&namespace=trouble&parallel=1&canary=1");
+  await page.getByRole("button", { name: "Restart 2 processes" }).click();
   await page.waitForURL("**/tasks/**");
 
   await page
@@ -115,6 +123,7 @@ test("a rolling start stops at its failing canary and says so", async () => {
   await page.getByRole("row", { name: /Skipped/ }).waitFor();
   await page.getByRole("row", { name: /trouble\/a-broken/ }).click();
   await page.getByRole("dialog").locator("pre", { hasText: "no such upstream" }).waitFor();
+  expect(await pidOf("b-sound")).toBe(soundPid);
 });
 
 test("a running rollout is paused and resumed by hand", async () => {
@@ -139,7 +148,7 @@ test("who has no right at all is told what is missing", async () => {
   await page.getByText("not registered on any host that you may read", { exact: false }).waitFor();
   await page.goto(`${site}/operate?op=restart&process=web/edge-proxy&hosts=127.0.0.1`);
 
-  await page.getByText("1 refused").waitFor();
+  await page.getByText("1 not allowed").waitFor();
   expect(await page.getByRole("button", { name: "Restart 0 processes" }).isDisabled()).toBe(true);
 });
 

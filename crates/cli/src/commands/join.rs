@@ -195,6 +195,20 @@ mod tests {
         assert_eq!(quoted("a'b"), r"'a'\''b'");
     }
 
+    /// The console writes the line, too; its test reads the same file.
+    #[test]
+    fn the_line_is_the_one_that_the_console_shows() {
+        let file = DownloadView { name: "proctor-agent-x86_64".into(), bytes: 1, sha256: "ab".repeat(32) };
+        let token = || GivenToken::InLine("PT1.x.y");
+
+        let lines = [
+            line("http://s:8080", "s:9077", &file, token(), Some(3)),
+            line("https://s", "s:9077", &file, token(), None),
+        ];
+
+        assert_eq!(lines.join("\n"), include_str!("join_lines.txt").trim_end());
+    }
+
     #[test]
     fn a_token_file_stays_only_with_a_token_in_it() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { downloadLine, installLine } from "./join-line";
 
@@ -28,4 +29,16 @@ test("what an address holds cannot end its quotes", () => {
   expect(installLine({ address: "a'b", token: "t", cloud: null })).toBe(
     `PROCTOR_TOKEN='t' proctor-agent install --server 'a'\\''b'`,
   );
+});
+
+test("the line is the one that `proctor join-command` prints", () => {
+  const file = { name: "proctor-agent-x86_64", bytes: 1, sha256: "ab".repeat(32) };
+
+  const lines = [
+    downloadLine(token, "http://s:8080", file),
+    downloadLine({ ...token, cloud: null }, "https://s", file),
+  ];
+
+  const known = readFileSync("../crates/cli/src/commands/join_lines.txt", "utf8");
+  expect(`${lines.join("\n")}\n`).toBe(known);
 });

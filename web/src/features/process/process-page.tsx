@@ -2,10 +2,11 @@ import { useQuery } from "@tanstack/react-query";
 import { Tabs } from "antd";
 import { lazy, Suspense } from "react";
 import { useParams } from "react-router";
-import { joinProcess, type Process, processQuery } from "@/api/processes";
+import { INSTANCES_MAX, joinProcess, type Process, processQuery } from "@/api/processes";
 import { useMessages } from "@/settings/context";
 import { CopyButton } from "@/ui/copy";
 import { ExportButton } from "@/ui/export";
+import { useNumbers } from "@/ui/format";
 import { Freshness } from "@/ui/freshness";
 import { Page } from "@/ui/page";
 import { Empty, Failure, Skeleton } from "@/ui/states";
@@ -52,6 +53,7 @@ const exported = [
 export function Component() {
   const { namespace = "", name = "" } = useParams();
   const { process: text, processes } = useMessages();
+  const number = useNumbers();
   const query = useQuery(processQuery(namespace, name));
   const [wanted, setTab] = useUrlValue("tab", "instances");
   const tab: TabName = wanted in views ? (wanted as TabName) : "instances";
@@ -91,6 +93,9 @@ export function Component() {
       {query.isSuccess && instances.length === 0 && <Empty title={text.notRegistered} />}
       {instances.length > 0 && (
         <>
+          {instances.length >= INSTANCES_MAX && (
+            <p className="tone-warning">{text.instancesCut(number(instances.length))}</p>
+          )}
           <PhaseSums instances={instances} />
           <Tabs
             activeKey={tab}

@@ -2,9 +2,10 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { App, Button } from "antd";
 import { useDeferredValue, useState } from "react";
 import { useNavigate } from "react-router";
-import type { Schemas } from "@/api/client";
+import { ApiError, type Schemas } from "@/api/client";
 import { planRegistration, type Registration, register } from "@/api/processes";
 import { useMessages } from "@/settings/context";
+import { CopyText } from "@/ui/copy";
 import { useNumbers } from "@/ui/format";
 import { processPath } from "@/ui/paths";
 import { Badge } from "@/ui/phase";
@@ -16,7 +17,7 @@ type HostChange = Schemas["RegistrationChange"];
 
 /** What saving would change on each host, asked for while one types; and the button that saves. */
 export function RegistrationPlan({ registration }: { registration: Registration | null }) {
-  const { register: text } = useMessages();
+  const { register: text, common } = useMessages();
   const deferred = useDeferredValue(registration);
   const isReady = deferred !== null && isComplete(deferred);
   const query = useQuery({
@@ -44,9 +45,14 @@ export function RegistrationPlan({ registration }: { registration: Registration 
       <div className="panel-body stack">
         {!isReady && <p className="muted">{text.planIncomplete}</p>}
         {isReady && query.error && (
-          <p className="tone-failed" role="alert">
-            {query.error.message}
-          </p>
+          <div className="tone-failed" role="alert">
+            <p>{query.error.message}</p>
+            {query.error instanceof ApiError && query.error.requestId && (
+              <p>
+                {common.requestId}: <CopyText text={query.error.requestId} />
+              </p>
+            )}
+          </div>
         )}
         {isReady && query.data && !query.error && (
           <>

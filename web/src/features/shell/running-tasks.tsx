@@ -4,6 +4,7 @@ import { Button, Badge as Count, Popover } from "antd";
 import { runningTasksQuery, type Task } from "@/api/tasks";
 import { TaskLine } from "@/features/tasks/task-line";
 import { useMessages } from "@/settings/context";
+import { Freshness } from "@/ui/freshness";
 
 /** Tasks that are under way, with their progress, from every page. */
 export function RunningTasks() {
@@ -22,7 +23,7 @@ export function RunningTasks() {
       trigger="click"
       placement="bottomRight"
       arrow={false}
-      content={<List tasks={tasks} label={label} />}
+      content={<List tasks={tasks} label={label} updatedAt={query.dataUpdatedAt} />}
     >
       <Button type="text" aria-label={label} title={label}>
         <Count
@@ -38,10 +39,13 @@ export function RunningTasks() {
   );
 }
 
-function List({ tasks, label }: { tasks: Task[]; label: string }) {
+function List({ tasks, label, updatedAt }: { tasks: Task[]; label: string; updatedAt: number }) {
   return (
     <div className="who-card">
-      <strong>{label}</strong>
+      <span className="row">
+        <strong className="grow">{label}</strong>
+        <Freshness updatedAt={updatedAt} />
+      </span>
       {tasks.map((task) => (
         <TaskLine key={task.task_id} task={task} />
       ))}

@@ -129,6 +129,7 @@ export const process = {
     onHosts: (n: string) => `${n} hosts`,
     changesOf: (n: number) => (n === 1 ? "1 change" : `${n} changes`),
   },
+  instancesCut: (n: string) => `It is on more hosts: the first ${n} are shown and counted here.`,
   outputCut: "Longer: the whole of it is under Output",
   timelineNoOperations: "Operations could not be loaded; these are the events alone",
   timelineCut: (n: string) => `With the latest ${n} operations`,

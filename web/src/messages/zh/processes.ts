@@ -118,6 +118,7 @@ export const process: Messages["process"] = {
     onHosts: (n) => `${n} 台主机`,
     changesOf: (n) => `${n} 处变化`,
   },
+  instancesCut: (n) => `所在主机更多，这里只显示并统计前 ${n} 台。`,
   outputCut: "内容较长，完整输出见“输出”",
   timelineNoOperations: "无法加载操作记录，这里只有事件",
   timelineCut: (n) => `包含最近 ${n} 次操作`,
