@@ -89,12 +89,12 @@ for (const theme of ["light", "dark"]) {
     await page.keyboard.press("?");
     await page.getByRole("dialog").waitFor();
     await check("help");
-    await page.keyboard.press("Escape");
-    await page.getByRole("dialog").waitFor({ state: "detached" });
+    await open("/tasks");
+    await page.getByRole("row").nth(1).waitFor();
     await page.getByRole("button", { name: "Export" }).click();
     await page.getByText("Export as CSV").waitFor();
     await check("export");
-    await page.keyboard.press("Escape");
+    await open("/processes");
     await page.keyboard.press("/");
     await page.getByRole("combobox", { name: "Command palette" }).fill("restart edge");
     await page.getByRole("option").first().waitFor();

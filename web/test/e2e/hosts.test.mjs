@@ -54,6 +54,7 @@ test("a host joins with the printed token, and a process is started on two hosts
   const line = page.locator(".join-line:not(.is-waiting) pre");
   await line.waitFor();
   const [, joinToken] = /PROCTOR_TOKEN='([^']+)'/.exec(await line.textContent());
+  undo.push(() => call("DELETE", `/hosts/0:${NEW}`));
   const agent = startAgent(home, link, joinToken, NEW);
   undo.push(() => end(agent));
 
@@ -62,7 +63,6 @@ test("a host joins with the printed token, and a process is started on two hosts
     .getByRole("link", { name: `0:${NEW}` })
     .waitFor({ timeout: 30_000 });
   await page.getByText("1 of 1 used").waitFor();
-  undo.push(() => call("DELETE", `/hosts/0:${NEW}`));
   await registerOn("127.0.0.1");
   await registerOn(NEW);
   undo.push(async () => {
