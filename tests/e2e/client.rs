@@ -213,7 +213,7 @@ async fn events_through_the_client() {
 async fn access_and_audit_through_the_client() {
     let world = world("guarded").await;
     let client = &world.client;
-    let grant = NewGrant { role: "viewer".into(), scope: "everything".into() };
+    let grant = NewGrant { role: "viewer".into(), scope: "everything".into(), ..NewGrant::default() };
 
     let app =
         client.create_app(&NewApp { code: "second".into(), roles: vec![grant], ..NewApp::default() }).await.unwrap();

@@ -11,6 +11,8 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use crate::eventually;
 
 /// A FUSE mount with one program. Who reads it first waits for ever, with a page of it locked; who loads it afterwards
@@ -137,7 +139,9 @@ impl Server {
         let length = match self.device.read(&mut request) {
             Ok(length) => length,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                std::thread::sleep(Duration::from_millis(1));
+                // Returns now and then, to notice that the trap is over.
+                let mut waited_for = [PollFd::new(&self.device, PollFlags::IN)];
+                poll(&mut waited_for, Some(&Timespec { tv_sec: 0, tv_nsec: 50_000_000 }))?;
                 return Ok(());
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),

@@ -1,7 +1,7 @@
 //! Operations and live status.
 
 use anyhow::{Context, Result, bail};
-use proctor_client::{Accepted, OperationRequest, Plan, RolloutState, TargetRow, Text, Told, WholeTask};
+use proctor_client::{Accepted, OperationRequest, Plan, RolloutState, TargetRow, Text, WholeTask};
 use proctor_model::{OperationKind, Snapshot, TaskId};
 use proctor_runtime::clock;
 use serde_json::json;
@@ -145,6 +145,8 @@ fn status_row(host: &str, snapshot: &Snapshot, now: i64) -> [(String, CellStyle)
 
 #[cfg(test)]
 mod tests {
+    use proctor_client::Told;
+
     use super::*;
 
     fn target(code: u32, message: &str, output: &str) -> TargetRow {

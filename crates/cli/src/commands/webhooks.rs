@@ -119,7 +119,7 @@ fn test_sheet(tested: &WebhookTested) -> TextTable {
         plain(yes_no(tested.delivered)),
         plain(or_dash(tested.status.map(|status| status.to_string()).unwrap_or_default())),
         plain(format!("{} ms", tested.took_ms)),
-        plain(or_dash(tested.error.clone().unwrap_or_default())),
+        plain(or_dash(tested.failure.error.clone().unwrap_or_default())),
     ]);
     table
 }

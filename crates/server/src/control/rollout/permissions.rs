@@ -123,7 +123,15 @@ fn refused(refusal: &Refusal) -> Message {
         Refusal::UserDisabled(user) => messages::user_is_disabled(user),
         Refusal::UnknownUser(user) => messages::user_is_unknown(user),
         Refusal::UnknownApp(app) => messages::app_is_unknown(app),
-        other => Message::plain(other.to_string()),
+        Refusal::UnknownBusiness(_)
+        | Refusal::UnknownBusinessSet(_)
+        | Refusal::UnknownRole(_)
+        | Refusal::BuiltInRole(_)
+        | Refusal::UnknownToken(_)
+        | Refusal::AppExists(_)
+        | Refusal::CredentialChanged(_)
+        | Refusal::UserExists(_)
+        | Refusal::OtherKey { .. } => Message::plain(refusal.to_string()),
     }
 }
 
