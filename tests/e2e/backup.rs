@@ -128,7 +128,7 @@ async fn a_server_that_is_asked_to_end_says_so_first_and_answers_until_then() {
     let ended = fleet.server.program.terminate().unwrap();
     assert!(ended.success());
     let log = fleet.server.program.log();
-    assert!(log.contains("draining: calls have ended"), "{log}");
+    assert!(log.contains("drained"), "{log}");
 }
 
 /// When the first line with these words was written: times of all programs compare as texts.
@@ -153,7 +153,7 @@ async fn a_server_that_ends_answers_the_calls_under_way_before_it_lets_agents_go
     under_way.text().await.expect("the answer comes to its end, and is not cut off");
     let lost = eventually("the agent sees its session end", || async {
         let log = agent.program.log();
-        time_of(log.split_once("link: connected")?.1, "no session with the server")
+        time_of(log.split_once("link: connected")?.1, "cannot open session")
     })
     .await;
     let log = fleet.server.program.log();

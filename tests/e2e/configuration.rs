@@ -194,7 +194,7 @@ async fn a_hang_up_does_not_end_a_relay_and_its_file_is_checked_and_read_again()
     let token = run_proctor(&["token", "create", "--relay", "--cloud-id", "3", "--data-dir", &data]).unwrap();
     let arguments = ["relay", "--config", &named, "--token", token.trim()].map(str::to_owned);
     let relay = Program::start("proctor", &arguments, &fleet.dir().join("relay.log")).unwrap();
-    eventually("it starts", || async { relay.log().contains("the relay starts").then_some(()) }).await;
+    eventually("it starts", || async { relay.log().contains("relay started").then_some(()) }).await;
 
     settings("cloud_id = 4\n");
     assert!(Command::new("kill").args(["-HUP", &relay.pid().to_string()]).status().unwrap().success());

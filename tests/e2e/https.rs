@@ -21,7 +21,7 @@ impl HttpsServer {
         let own = ["server", "--http", &format!("127.0.0.1:{port}"), "--link", "127.0.0.1:0", "--data-dir", &data];
         let arguments: Vec<String> = own.iter().map(|own| (*own).to_owned()).chain(tls.iter().cloned()).collect();
         let program = Program::start("proctor", &arguments, &dir.path().join("server.log")).unwrap();
-        eventually("the server serves", || async { program.log().contains("the server serves").then_some(()) }).await;
+        eventually("the server serves", || async { program.log().contains("server started").then_some(()) }).await;
         let secret = run_proctor(&["app", "create", "app", "--trusted", "--data-dir", &data]).unwrap();
         Self { program, url: format!("https://127.0.0.1:{port}"), secret, dir }
     }

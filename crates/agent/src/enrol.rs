@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::connect_error;
 use crate::endpoints::Endpoints;
 use crate::identity::Identity;
-use crate::trust::{NotLearnt, Trust};
+use crate::trust::{Trust, TrustError};
 use crate::{AgentError, Options};
 
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(15);
@@ -103,7 +103,7 @@ async fn attempt(options: &Options, token: &JoinToken, agent: &AgentId) -> Resul
         Some(Ok(FromServer::Enrolled { agent, certificate_pem, authority_pem, signer_der })) => {
             require_pinned(token, &authority_pem, &options.server)?;
             match signer_der {
-                Some(signer_der) => know_signer(options, &authority_pem, &signer_der)
+                Some(signer_der) => record_signer(options, &authority_pem, &signer_der)
                     .map_err(|error| Failure::Passing(proctor_runtime::chain(&error)))?,
                 None if token.signs() => {
                     return Err(Failure::ForGood(AgentError::NoSigner { server: options.server.clone() }));
@@ -134,7 +134,7 @@ fn require_pinned(token: &JoinToken, authority_pem: &str, server: &str) -> Resul
     Err(Failure::ForGood(AgentError::OtherAuthority { reason }))
 }
 
-fn know_signer(options: &Options, authority_pem: &str, signer_der: &[u8]) -> Result<(), NotLearnt> {
+fn record_signer(options: &Options, authority_pem: &str, signer_der: &[u8]) -> Result<(), TrustError> {
     Trust::load(&options.state_dir, authority_pem)?.enrolled(signer_der)
 }
 

@@ -242,7 +242,7 @@ impl Ledger {
             Err(error) if is_on_trial || !error.means_unusable() => return Err(error),
             Err(error) => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
-                tracing::error!(path = %path.display(), %error, cause, "the ledger cannot be used: it is put aside");
+                tracing::error!(path = %path.display(), %error, cause, "ledger unusable, moved aside");
                 put_aside(path)?;
                 open_and_read(path)?
             }

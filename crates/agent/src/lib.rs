@@ -144,9 +144,9 @@ pub enum AgentError {
     MetricsAddress { address: SocketAddr },
     #[error("cannot start a thread")]
     Thread { source: std::io::Error },
-    #[error("the driver has ended, so nothing is supervised any more; a new start goes on where it was")]
+    #[error("the driver exited: a restart resumes supervision")]
     DriverEnded,
-    #[error("the driver has not turned for {} s, so nothing is supervised; a new start goes on where it was", STALL_PROBES * PROBE_PERIOD.as_secs())]
+    #[error("the driver has made no progress for {} s: exiting so that a restart can resume supervision", STALL_PROBES * PROBE_PERIOD.as_secs())]
     DriverStalled,
     #[error("cannot take control of the host")]
     Host(#[from] proctor_host::Error),

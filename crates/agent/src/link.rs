@@ -102,7 +102,7 @@ enum SessionEnd {
     Expired(String),
     #[error("the identity cannot be used")]
     Pki(#[from] proctor_pki::PkiError),
-    #[error("what came is not to be believed")]
+    #[error("the server's message failed verification")]
     Untrusted(#[from] Untrusted),
     #[error("the agent ends")]
     Shutdown,
@@ -261,7 +261,7 @@ impl Link {
                 chain(ended)
             }
         };
-        tracing::warn!(server, why, ?wait, "no session with the server");
+        tracing::warn!(server, why, ?wait, "cannot open session");
         tokio::time::sleep(wait).await;
     }
 

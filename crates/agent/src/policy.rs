@@ -24,7 +24,7 @@ use glob::Glob;
 pub enum PolicyError {
     #[error("cannot read the policy file {path}")]
     Read { path: PathBuf, source: std::io::Error },
-    #[error("the policy file {path} is not to be trusted: {problem}")]
+    #[error("the policy file {path} has unsafe ownership or permissions: {problem}")]
     Untrusted { path: PathBuf, problem: String },
     #[error("the policy file {path} is wrong in line {line}, column {column}: {problem}")]
     Wrong { path: PathBuf, line: usize, column: usize, problem: String },

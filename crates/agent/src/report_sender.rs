@@ -127,7 +127,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ReportSender<S> {
 }
 
 fn left_out(error: &WireError) {
-    tracing::error!(%error, "left out a message that is too large");
+    tracing::error!(%error, "message too large, dropped");
 }
 
 #[cfg(test)]

@@ -153,7 +153,7 @@ impl EventSpool {
             self.waiting.pop_front();
         }
         if up_to >= self.next {
-            tracing::warn!(up_to, next = self.next, "the server knows later events of this agent than the agent");
+            tracing::warn!(up_to, next = self.next, "server has newer events than this agent's ledger");
             self.next = up_to.saturating_add(1);
         }
     }

@@ -24,11 +24,11 @@ pub(crate) struct Trust {
     path: PathBuf,
     authority_pem: String,
     authority: String,
-    learnt: Mutex<Learnt>,
+    learnt: Mutex<TrustState>,
 }
 
 #[derive(Debug, Default)]
-struct Learnt {
+struct TrustState {
     /// None as long as nothing signed has come from this authority.
     known: Option<ControlTrust>,
     /// What the file says of it.
@@ -38,7 +38,7 @@ struct Learnt {
 
 /// Why an enrolment cannot be kept.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NotLearnt {
+pub(crate) enum TrustError {
     #[error("the server's signing key cannot be trusted")]
     Signer(#[from] proctor_pki::PkiError),
     #[error("cannot record that the server signs")]
@@ -57,14 +57,14 @@ impl Trust {
     pub(crate) fn load(state_dir: &Path, authority_pem: &str) -> Result<Self, proctor_pki::PkiError> {
         let path = state_dir.join(FILE);
         let authority = proctor_pki::certificate_fingerprint(authority_pem)?;
-        let damaged = || Learnt { known: Some(ControlTrust::default()), ..Learnt::default() };
+        let damaged = || TrustState { known: Some(ControlTrust::default()), ..TrustState::default() };
         let learnt = match std::fs::read_to_string(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Learnt::default(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => TrustState::default(),
             Err(_) => damaged(),
             Ok(text) => match serde_json::from_str::<Record>(&text) {
                 Ok(record) => {
                     let recorded = (record.authority == authority).then_some(record.trust);
-                    Learnt { known: recorded, recorded, tried_at: None }
+                    TrustState { known: recorded, recorded, tried_at: None }
                 }
                 Err(_) => damaged(),
             },
@@ -74,12 +74,12 @@ impl Trust {
 
     /// Enrolment: a control plane that shows the certificate of its signing key signs from the first session on. It is
     /// recorded, or there is no enrolment: the sessions go by the file.
-    pub(crate) fn enrolled(&self, signer_der: &[u8]) -> Result<(), NotLearnt> {
+    pub(crate) fn enrolled(&self, signer_der: &[u8]) -> Result<(), TrustError> {
         let signer = TrustedSigner::of(&self.authority_pem, signer_der, now())?;
         let known = self.learnt.lock().known.unwrap_or_default();
         let trust = ControlTrust { oldest_signer: known.oldest_signer.max(signer.oldest), ..known };
         self.record(trust)?;
-        *self.learnt.lock() = Learnt { known: Some(trust), recorded: Some(trust), tried_at: None };
+        *self.learnt.lock() = TrustState { known: Some(trust), recorded: Some(trust), tried_at: None };
         Ok(())
     }
 
@@ -114,7 +114,7 @@ impl Trust {
         match self.record(trust) {
             Ok(()) => learnt.recorded = Some(trust),
             Err(error) => {
-                tracing::error!(path = %self.path.display(), %error, "cannot record what the control plane is known by");
+                tracing::error!(path = %self.path.display(), %error, "cannot record the control plane's signing key");
             }
         }
     }
@@ -262,6 +262,6 @@ mod tests {
         let trust = plane.trust(&dir);
         std::fs::remove_dir(dir.path().join("identity")).unwrap();
 
-        assert!(matches!(trust.enrolled(plane.signer().certificate_der()), Err(NotLearnt::Record(_))));
+        assert!(matches!(trust.enrolled(plane.signer().certificate_der()), Err(TrustError::Record(_))));
     }
 }

@@ -78,7 +78,7 @@ pub struct ExactTarget {
 #[serde(deny_unknown_fields)]
 pub struct Rolling {
     pub max_parallel: CountOrPercent,
-    /// With more failures than this the rest is not begun.
+    /// Stops the rollout after more failures than this.
     #[serde(default)]
     pub max_failures: u32,
     /// First so many targets alone; the task then pauses until it is resumed. 0: no such pause.

@@ -32,7 +32,7 @@ const EXIT_CODES: &str = "Exit codes:
   2  the command line, a file or the profile is wrong
   3  the server cannot be reached or refused";
 
-/// Runs and watches processes on a whole fleet.
+/// Run and supervise processes across a fleet.
 #[derive(Debug, Parser)]
 #[command(name = "proctor", version, after_help = EXIT_CODES, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -58,7 +58,7 @@ pub(crate) struct Connection {
     /// [default: ~/.config/proctor/profile.toml]
     #[arg(long, global = true, env = "PROCTOR_PROFILE", value_name = "FILE")]
     pub(crate) profile: Option<PathBuf>,
-    /// App that calls; `dev` makes it
+    /// App code (created by `dev`)
     #[arg(long, global = true, env = "PROCTOR_APP_CODE", value_name = "CODE")]
     pub(crate) app_code: Option<String>,
     /// Secret of the app; the environment hides it from other users of this machine
@@ -100,7 +100,7 @@ pub(crate) struct Logging {
     /// What is logged, such as info or proctor_server=debug [default: info; for dev: warn]
     #[arg(long, global = true, env = "PROCTOR_LOG", value_name = "FILTER")]
     pub(crate) log: Option<String>,
-    /// How it is written
+    /// Log format
     #[arg(long, global = true, env = "PROCTOR_LOG_FORMAT", value_name = "FORM", default_value = "text")]
     pub(crate) log_format: LogFormat,
 }
@@ -451,13 +451,13 @@ pub(crate) struct GroupSetArgs {
     /// Limit of memory, in % of the whole machine
     #[arg(long, env = "PROCTOR_MEMORY", value_name = "PERCENT")]
     pub(crate) memory: f64,
-    /// 0: the largest user dies first; 1: the largest against its own limit
+    /// 0: the largest consumer is evicted first; 1: the largest against its own limit
     #[arg(long, env = "PROCTOR_CPU_WEIGHT", value_name = "0|1", default_value = "0", value_parser = parse_weight)]
     pub(crate) cpu_weight: Weight,
-    /// 0: the largest user dies first; 1: the largest against its own limit
+    /// 0: the largest consumer is evicted first; 1: the largest against its own limit
     #[arg(long, env = "PROCTOR_MEMORY_WEIGHT", value_name = "0|1", default_value = "0", value_parser = parse_weight)]
     pub(crate) memory_weight: Weight,
-    /// Only tell, in an event, who would have to go
+    /// Dry run: only report in an event which process would be evicted
     #[arg(long, env = "PROCTOR_DRY_RUN")]
     pub(crate) dry_run: bool,
     #[command(flatten)]

@@ -30,7 +30,7 @@ const UNKNOWN: &str = "the server was restored from a backup: whether this was c
 
 #[derive(Debug, Args)]
 pub(crate) struct BackupArgs {
-    /// Where the copy goes; it must not be there yet
+    /// Backup file to create (must not exist)
     file: PathBuf,
     /// Data directory of the server [default: /var/lib/proctor; ~/.local/share/proctor/server unless root]
     #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
@@ -38,7 +38,7 @@ pub(crate) struct BackupArgs {
     /// File whose first line is the passphrase that seals the keys [default: asked for on the terminal]
     #[arg(long, env = "PROCTOR_PASSPHRASE_FILE", value_name = "FILE")]
     passphrase_file: Option<PathBuf>,
-    /// Leave the keys readable in the copy: whoever has it can be this server
+    /// Leave the keys readable in the copy: anyone who has it can impersonate this server
     #[arg(long, env = "PROCTOR_UNSEALED", conflicts_with = "passphrase_file", value_parser = BoolishValueParser::new())]
     unsealed: bool,
 }

@@ -38,7 +38,7 @@ impl TextTable {
         for column in table.column_iter_mut() {
             column.set_padding((0, 2));
         }
-        if !colours_are_welcome() {
+        if !use_colors() {
             table.force_no_tty();
         }
         Self { table, wide: Vec::new() }
@@ -98,7 +98,7 @@ pub(crate) fn plain(text: impl ToString) -> (String, CellStyle) {
     (text.to_string(), CellStyle::Plain)
 }
 
-fn colours_are_welcome() -> bool {
+fn use_colors() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     !refused && io::stdout().is_terminal()
 }

@@ -80,7 +80,7 @@ pub(crate) async fn run(args: RelayArgs, reloader: Option<Reloader>) -> Result<C
         connections: args.connections,
         agents_max: args.agents_max,
     };
-    tracing::info!(descriptors, agents_max = options.agents_max, cloud, "the relay starts");
+    tracing::info!(descriptors, agents_max = options.agents_max, cloud, "relay started");
     let ended = tokio::select! {
         () = stop.received() => Ok(CommandEnd::Success),
         ended = serve_until_failure(options, &tasks) => ended,

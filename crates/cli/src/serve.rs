@@ -68,7 +68,7 @@ pub(crate) async fn run(args: ServerArgs, mut reloader: Option<Reloader>) -> Res
     };
     let server = Server::start(options, store, &tasks).await?;
     tasks.spawn_critical("memory", give_back_memory());
-    tracing::info!(http = %server.http, link = %server.link, data = %dir.display(), "the server serves");
+    tracing::info!(http = %server.http, link = %server.link, data = %dir.display(), "server started");
     proctor_runtime::systemd::notify("READY=1");
     let ended = until_over(&mut stop, &tasks, reload_on(hang_up, reloader.as_mut(), &server, &dir)).await;
     let drain_time = reloader.and_then(|reloader| reloader.drain_time).unwrap_or(args.drain_time);
@@ -120,7 +120,7 @@ async fn drain(server: &Server, time: Duration, stop: &mut StopSignal) {
         () = stop.received() => {}
     }
     let all_ended = server.end_calls().await;
-    tracing::info!(all_ended, "draining: calls have ended");
+    tracing::info!(all_ended, "drained");
 }
 
 /// Tells systemd of the end, and how long it may take: a long drain must not end in a kill.
@@ -162,8 +162,8 @@ impl StopSignal {
 
     pub(crate) async fn received(&mut self) {
         tokio::select! {
-            _ = self.terminate.recv() => tracing::info!("SIGTERM: the program ends"),
-            _ = self.interrupt.recv() => tracing::info!("SIGINT: the program ends"),
+            _ = self.terminate.recv() => tracing::info!("received SIGTERM, shutting down"),
+            _ = self.interrupt.recv() => tracing::info!("received SIGINT, shutting down"),
         }
     }
 }
@@ -171,7 +171,7 @@ impl StopSignal {
 /// Lets requests end and sessions say goodbye. Supervised processes live on.
 pub(crate) async fn end(tasks: &Tasks) {
     if !tasks.end(END_MAX).await {
-        tracing::warn!("not everything ended in time");
+        tracing::warn!("shutdown timed out");
     }
 }
 

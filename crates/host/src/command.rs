@@ -116,7 +116,7 @@ pub(crate) async fn rejoin(
     if matches!(result, CommandResult::TimedOut | CommandResult::Cancelled) {
         kill(killer, ProcessRef::of(command), Some(leaf)).await;
         if timeout(DEATH_LIMIT, ended).await.is_err() {
-            tracing::warn!(pid = command.pid, "a command is still there after SIGKILL");
+            tracing::warn!(pid = command.pid, "command survived SIGKILL");
         }
     }
     CommandExit { result, output: String::new() }

@@ -8,13 +8,13 @@ use std::path::PathBuf;
 pub enum Error {
     #[error("cannot read {path}")]
     Read { path: PathBuf, source: io::Error },
-    #[error("cannot make the directory {path}")]
+    #[error("cannot create directory {path}")]
     Directory { path: PathBuf, source: io::Error },
     #[error("cannot open a pidfd of ourselves (Linux 5.3 or later is needed)")]
     Pidfd { source: io::Error },
     #[error("cannot become the parent of orphaned processes")]
     Subreaper { source: io::Error },
-    #[error("cannot listen for the ends of children")]
+    #[error("cannot watch for child exits")]
     Listen { source: io::Error },
     #[error("cannot signal process {pid}")]
     Signal { pid: i32, source: io::Error },

@@ -37,7 +37,7 @@ impl Journal {
             .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
             .open(state_dir.join(NAME));
         let file = opened.inspect_err(|error| {
-            tracing::warn!(%error, "a crash during a kill would leave processes stopped: no journal of kills");
+            tracing::warn!(%error, "no kill journal: a crash during a kill would leave processes stopped");
         });
         let file = file.ok();
         if let Some(file) = &file {

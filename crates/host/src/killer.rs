@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 use crate::cgroup::{Groups, Leaf};
 use crate::foreign_memory::ForeignMemory;
 use crate::kill_journal::Journal;
-use crate::leftovers::{Bystanders, EnvMarks, LaunchSpan, MarkTable, ProcessMatcher};
+use crate::leftovers::{EnvMarks, LaunchSpan, MarkTable, ProcessMatcher, UnrelatedProcesses};
 use crate::pidfd::{Process, Refused};
 use crate::procfs::Stat;
 use crate::tree::{ProcessRef, ProcessTable};
@@ -146,7 +146,7 @@ impl Killer {
             return;
         }
         let killed: usize = self.shared.kill(&left).into_iter().flatten().sum();
-        tracing::warn!(killed, "finished kills that the agent before this one had begun");
+        tracing::warn!(killed, "completed kills left by the previous agent");
         if !self.shared.unfinished.lock().is_empty() && !self.shared.waiting.lock().take_thread() {
             self.start_thread();
         }
@@ -203,7 +203,7 @@ impl Killer {
         let started = std::thread::Builder::new().name("killer".to_owned()).spawn(move || shared.work());
         let Err(error) = started else { return true };
         // Kills do not fail for that: the caller takes all that wait.
-        tracing::warn!(%error, "no thread for kills; the caller waits for them");
+        tracing::warn!(%error, "cannot start kill thread, killing synchronously");
         self.shared.work_here()
     }
 }
@@ -355,7 +355,7 @@ impl Shared {
             scope: &self.scope,
             table: table.as_ref().unwrap_or(&nobody),
             marks: EnvMarks { memory: &self.memory, before: &self.marks, read: None },
-            bystanders: Bystanders::new(
+            bystanders: UnrelatedProcesses::new(
                 table.as_ref().unwrap_or(&nobody),
                 self.lives.lock().values().flat_map(|of| of.present.iter().chain(&of.elders)).copied().collect(),
             ),

@@ -266,12 +266,12 @@ pub(crate) struct ProcessMatcher<'a> {
     pub(crate) scope: &'a str,
     pub(crate) table: &'a ProcessTable,
     pub(crate) marks: EnvMarks<'a>,
-    pub(crate) bystanders: Bystanders,
+    pub(crate) bystanders: UnrelatedProcesses,
 }
 
 /// Who does not belong to a life, wherever it is found.
 #[derive(Debug, Default)]
-pub(crate) struct Bystanders {
+pub(crate) struct UnrelatedProcesses {
     /// The agent and its ancestors. Orphans are children of the agent, whosever they were: nobody belongs to a life
     /// because it descends from one of these.
     ours: HashSet<ProcessRef>,
@@ -279,7 +279,7 @@ pub(crate) struct Bystanders {
     lives: HashSet<ProcessRef>,
 }
 
-impl Bystanders {
+impl UnrelatedProcesses {
     pub(crate) fn new(table: &ProcessTable, mut lives: HashSet<ProcessRef>) -> Self {
         let us = i32::try_from(std::process::id()).unwrap_or_default();
         let ours: HashSet<ProcessRef> = table.line_of(us).collect();

@@ -128,7 +128,7 @@ impl Host {
         let outputs = OutputDirectory::make(&options.state_dir)?;
         // Any pid switches it on; the kernel only looks whether there is one.
         set_child_subreaper(Some(Pid::INIT)).map_err(|errno| Error::Subreaper { source: errno.into() })?;
-        reaper::keep_ends();
+        reaper::keep_exit_statuses();
 
         let (groups, tracking) = cgroup::find(&options.state_dir, options.tracking);
         groups.iter().for_each(cgroup::Groups::leave);
@@ -205,8 +205,8 @@ impl Host {
     }
 
     /// As [`Self::look`], where the answer is at hand. None: it takes a look.
-    pub fn look_now(&self, identity: &Identity, known: Option<&Incarnation>) -> Option<Probe> {
-        probe::look_now(&self.shared.context.accounts, &self.shared.boot, identity, known)
+    pub fn probe_now(&self, identity: &Identity, known: Option<&Incarnation>) -> Option<Probe> {
+        probe::probe_now(&self.shared.context.accounts, &self.shared.boot, identity, known)
     }
 
     /// The rights of a user. An error says in words for people why there are none. May hang with the name service.

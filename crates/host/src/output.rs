@@ -113,7 +113,7 @@ impl OutputDirectory {
                 Some(paths) => directory.trim_these(paths, &sizes),
                 None => directory.trim(&sizes),
             });
-            let Looked { pause, sizes: seen } = looked.await.unwrap_or_default();
+            let CaptureCheck { pause, sizes: seen } = looked.await.unwrap_or_default();
             sizes = seen;
             tokio::time::sleep(pause).await; // writes come in crowds
             let all_at = *looked_at.get_or_insert_with(|| Instant::now() + period);
@@ -132,14 +132,14 @@ impl OutputDirectory {
         }
     }
 
-    fn trim(&self, sizes: &HashMap<PathBuf, u64>) -> Looked {
-        let Ok(entries) = std::fs::read_dir(&self.path) else { return Looked::default() };
+    fn trim(&self, sizes: &HashMap<PathBuf, u64>) -> CaptureCheck {
+        let Ok(entries) = std::fs::read_dir(&self.path) else { return CaptureCheck::default() };
         self.trim_these(entries.flatten().map(|entry| entry.path()).collect(), sizes)
     }
 
     /// `sizes` is what the look before has seen.
-    fn trim_these(&self, paths: Vec<PathBuf>, sizes: &HashMap<PathBuf, u64>) -> Looked {
-        let mut looked = Looked::default();
+    fn trim_these(&self, paths: Vec<PathBuf>, sizes: &HashMap<PathBuf, u64>) -> CaptureCheck {
+        let mut looked = CaptureCheck::default();
         for path in paths {
             if self.running.lock().contains_key(&path) {
                 continue;
@@ -165,13 +165,13 @@ impl OutputDirectory {
 
 /// What a look at files has found.
 #[derive(Debug)]
-struct Looked {
+struct CaptureCheck {
     /// Until the next one.
     pause: Duration,
     sizes: HashMap<PathBuf, u64>,
 }
 
-impl Default for Looked {
+impl Default for CaptureCheck {
     fn default() -> Self {
         Self { pause: PAUSE, sizes: HashMap::new() }
     }

@@ -107,7 +107,7 @@ async fn find_on_thread(
 
 /// The answer where nobody has to wait for it: the pid file lies in the kernel's memory, and its process
 /// is dead or the one that is known. None: [`look`] has to find out.
-pub(crate) fn look_now(
+pub(crate) fn probe_now(
     accounts: &AccountCache,
     boot: &BootId,
     identity: &Identity,

@@ -181,7 +181,7 @@ impl Drop for Watch {
 }
 
 /// Whoever started us may ignore the ends of children, and then nobody can ask how they ended.
-pub(crate) fn keep_ends() {
+pub(crate) fn keep_exit_statuses() {
     #[allow(unsafe_code, reason = "neither rustix nor our features of nix have dispositions")]
     // SAFETY: the zeroed action is storage for the present one and outlives the call; the default
     // disposition needs nothing of ours.

@@ -45,7 +45,7 @@ impl WallClock {
         *earliest = boot_millis;
         let text = format!("{} {boot_millis}\n", self.boot.as_str());
         if let Err(error) = private::write(&self.path, &text) {
-            tracing::warn!(%error, path = %self.path.display(), "the time of the boot is not kept");
+            tracing::warn!(%error, path = %self.path.display(), "cannot record boot time");
         }
     }
 

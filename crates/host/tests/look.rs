@@ -433,7 +433,7 @@ async fn a_pid_file_that_the_user_may_not_read_tells_nothing_about_itself() {
             }
             fs::set_permissions(directory, fs::Permissions::from_mode(directory_mode)).unwrap();
             told.push(format!("{:?}", world.host.look(&leaf(), &named, None).await));
-            assert_eq!(world.host.look_now(&named, None), None);
+            assert_eq!(world.host.probe_now(&named, None), None);
         }
     }
 

@@ -412,7 +412,7 @@ impl CronRule {
         }
         let cron = croner::Cron::from_str(text.trim());
         let cron = cron.map_err(|error| bad(format!("'{text}' is not a crontab rule: {error}")))?;
-        if !comes_true(&cron.pattern) {
+        if !has_occurrence(&cron.pattern) {
             return Err(bad(format!("'{text}' never comes true: there is no such day")));
         }
         Ok(Self(text.into()))
@@ -422,7 +422,7 @@ impl CronRule {
 /// Whether there is a day on which the rule runs; every day has all hours and minutes. Within 28 years
 /// every date falls on every weekday, so nothing comes later that does not come by then. A search for
 /// the next run would go on to the year 5000.
-fn comes_true(pattern: &croner::CronPattern) -> bool {
+fn has_occurrence(pattern: &croner::CronPattern) -> bool {
     use croner::Weekday::{Friday, Monday, Saturday, Sunday, Thursday, Tuesday, Wednesday};
     const WEEKDAYS: [croner::Weekday; 7] = [Sunday, Monday, Tuesday, Wednesday, Thursday, Friday, Saturday];
     const DAYS: usize = 28 * 1461 / 4;

@@ -217,9 +217,9 @@ pub enum Untrusted {
     Signer(#[source] PkiError),
     #[error("signing key {number} was replaced: keys count from {oldest} on")]
     OldSigner { number: u64, oldest: u64 },
-    #[error("the signature is not good for this session")]
+    #[error("invalid signature for this session")]
     Signature,
-    #[error("number {found} came where number {expected} was due")]
+    #[error("expected sequence number {expected}, got {found}")]
     Sequence { found: u64, expected: u64 },
     #[error("it came through a relay, and the session is not signed in both directions")]
     UnsignedThroughRelay,

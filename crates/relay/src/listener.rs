@@ -160,7 +160,7 @@ async fn greet(stream: TcpStream, peer: SocketAddr, door: Arc<Door>, tasks: Task
     };
     door.greetings.know([peer.ip()]);
     let Ok(seat) = door.agents.clone().try_acquire_owned() else {
-        return tracing::warn!(%peer, "too many agents: one is turned away");
+        return tracing::warn!(%peer, "too many agents, rejecting connection");
     };
     tasks.spawn("agent", async move {
         let _seat = seat;
@@ -191,7 +191,7 @@ async fn carry(tls: TlsStream<Rewound<TcpStream>>, peer: SocketAddr, door: &Door
         }
     };
     let ended = passenger::carry(tls, passage.stream, &passage.heard, passage.greeting, welcome_by).await;
-    tracing::debug!(%peer, error = ended.err().map(|error| error.to_string()), "an agent is gone");
+    tracing::debug!(%peer, error = ended.err().map(|error| error.to_string()), "agent disconnected");
 }
 
 /// Bytes both ways between the peer and the server, as they are.

@@ -26,7 +26,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use silent::Silent;
-pub use silent::SilentPlace;
+pub use silent::SilentSlot;
 
 /// Greetings at the same time of addresses that are not known, and of those that are.
 const OF_UNKNOWN_MAX: usize = 512;
@@ -156,7 +156,7 @@ impl Handshakes {
     }
 
     /// A peer that was just accepted and has said nothing yet.
-    pub fn enter(&self, peer: IpAddr) -> SilentPlace {
+    pub fn enter(&self, peer: IpAddr) -> SilentSlot {
         let peer = peer.to_canonical();
         let is_known =
             self.state.lock().known.contains(&peer) && self.silent_known.count_of(peer) < OF_KNOWN_ADDRESS_MAX;

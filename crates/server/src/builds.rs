@@ -83,7 +83,7 @@ impl Builds {
         let Some(path) = self.dir.get() else { return Vec::new() };
         let dir = open_dir(path)
             .inspect_err(|problem| {
-                tracing::warn!(path = %path.display(), problem, "nothing in the download directory counts as a build");
+                tracing::warn!(path = %path.display(), problem, "no builds in download directory");
             })
             .unwrap_or_default();
         let names = if dir.is_some() { names(path) } else { Vec::new() };
@@ -159,7 +159,7 @@ fn open(dir: &File, name: &str) -> Option<(File, Stamp)> {
         return None;
     }
     if let Err(problem) = check_writers(&metadata, rustix::process::geteuid().as_raw()) {
-        tracing::warn!(name, problem, "a file of the download directory does not count as a build");
+        tracing::warn!(name, problem, "file in download directory is not a build");
         return None;
     }
     Some((file, stamp(&metadata)))

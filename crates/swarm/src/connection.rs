@@ -85,7 +85,7 @@ enum Ended {
     Link(#[from] NoSession),
     #[error("the identity cannot be used")]
     Pki(#[from] proctor_pki::PkiError),
-    #[error("what came is not to be believed")]
+    #[error("the server's message failed verification")]
     Untrusted(#[from] Untrusted),
     #[error("dropped on purpose")]
     Dropped,

@@ -24,9 +24,9 @@ pub enum WireError {
     TooLong { what: &'static str, bytes_max: usize },
     #[error("{what} is not a finite number")]
     NotFinite { what: &'static str },
-    #[error("{what} is no time between 1970 and 9999")]
+    #[error("{what} is not a time between 1970 and 9999")]
     NoTime { what: &'static str },
-    #[error("{what} is no share of a machine")]
+    #[error("{what} is not a valid fraction of the machine")]
     NoShare { what: &'static str },
     #[error("{what} has {bytes} bytes, an IP address has 4 or 16")]
     Address { what: &'static str, bytes: usize },

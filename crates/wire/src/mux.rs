@@ -36,7 +36,7 @@ const CONTROL_SPARE: usize = 1024;
 pub enum MuxError {
     #[error("stream {stream} was not opened")]
     NotOpened { stream: u32 },
-    #[error("stream {found} was opened where {expected} was due")]
+    #[error("expected stream {expected}, got {found}")]
     Number { found: u32, expected: u32 },
     #[error("stream {stream} has sent more than it had credit for")]
     Overrun { stream: u32 },

@@ -45,15 +45,15 @@ pub(crate) fn stat(pid: i32) -> Option<(char, i32)> {
 /// killed may have had no time to say so, and their tasks tell.
 fn unfinished(agent: &Agent) -> Vec<String> {
     let log = agent.program.log();
-    let log = log.rsplit("the driver starts").next().unwrap_or_default();
+    let log = log.rsplit("driver started").next().unwrap_or_default();
     let id_in = |line: &str| {
         let line = plain(line);
         let (_, rest) = line.split_once("operation=").expect("the log names the operation");
         rest.split_whitespace().next().unwrap_or_default().to_owned()
     };
     let of = |words: &str| -> Vec<String> { log.lines().filter(|line| line.contains(words)).map(id_in).collect() };
-    let ended = of("operation ended");
-    of("operation begins").into_iter().filter(|id| !ended.contains(id)).collect()
+    let ended = of("operation finished");
+    of("operation started").into_iter().filter(|id| !ended.contains(id)).collect()
 }
 
 /// A line of the log without its colours.

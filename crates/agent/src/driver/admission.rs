@@ -167,7 +167,7 @@ impl AdmissionGate {
             Err(PathDenied::NoAnswer(_)) if self.purpose != CommandPurpose::Operation => CommandResult::NoSlot,
             Err(closed) => CommandResult::NotStarted(closed.into_reason().into_text()),
         };
-        tracing::warn!(process = %self.key, ?result, "a command must not run");
+        tracing::warn!(process = %self.key, ?result, "command blocked by host policy");
         Err(CommandExit { result, output: String::new() })
     }
 
@@ -349,7 +349,7 @@ impl Driver {
     pub(super) fn spares(&self, key: &ProcessKey) -> bool {
         let refusal = self.forbidden(key);
         if let Some(refusal) = &refusal {
-            tracing::warn!(process = %key, %refusal, "a signal must not be sent");
+            tracing::warn!(process = %key, %refusal, "signal blocked by host policy");
         }
         refusal.is_some()
     }

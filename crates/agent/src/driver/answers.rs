@@ -14,13 +14,13 @@ pub(super) const PANICKED: &str = "the agent failed to find out; its log says wh
 
 /// An answer that a task owes to the driver.
 #[derive(Debug)]
-pub(super) struct OwedAnswer {
+pub(super) struct AnswerGuard {
     inbox: Inbox,
     tasks: Tasks,
     on_panic: Option<Box<Input>>,
 }
 
-impl OwedAnswer {
+impl AnswerGuard {
     fn new(inbox: &Inbox, tasks: &Tasks, on_panic: Input) -> Self {
         Self { inbox: inbox.clone(), tasks: tasks.clone(), on_panic: Some(Box::new(on_panic)) }
     }
@@ -31,7 +31,7 @@ impl OwedAnswer {
     }
 }
 
-impl Drop for OwedAnswer {
+impl Drop for AnswerGuard {
     fn drop(&mut self) {
         let Some(answer) = self.on_panic.take().filter(|_| std::thread::panicking()) else { return };
         let inbox = self.inbox.clone();
@@ -41,8 +41,8 @@ impl Drop for OwedAnswer {
 
 impl Driver {
     /// The driver is told `on_panic` if the task that owes the answer panics.
-    pub(super) fn owed(&self, on_panic: Input) -> OwedAnswer {
-        OwedAnswer::new(&self.inbox, &self.tasks, on_panic)
+    pub(super) fn owed(&self, on_panic: Input) -> AnswerGuard {
+        AnswerGuard::new(&self.inbox, &self.tasks, on_panic)
     }
 
     /// Tells the driver what comes of `work`, or `on_panic` if it panics.
@@ -59,7 +59,7 @@ pub(super) fn spawn_owed<F>(inbox: &Inbox, tasks: &Tasks, name: &'static str, on
 where
     F: Future<Output = Input> + Send + 'static,
 {
-    let owed = OwedAnswer::new(inbox, tasks, on_panic);
+    let owed = AnswerGuard::new(inbox, tasks, on_panic);
     tasks.spawn(name, async move {
         let answer = work.await;
         owed.send(answer).await;
@@ -78,7 +78,7 @@ mod tests {
         let (inbox, mut received) = inbox();
         let tasks = Tasks::default();
         while inbox.try_send(Input::Disconnected).is_ok() {}
-        let owed = OwedAnswer { inbox, tasks: tasks.clone(), on_panic: Some(Box::new(Input::Beat)) };
+        let owed = AnswerGuard { inbox, tasks: tasks.clone(), on_panic: Some(Box::new(Input::Beat)) };
 
         tasks.spawn("look", async move {
             let _owed = owed;
@@ -107,8 +107,11 @@ mod tests {
     async fn who_answers_answers_once_and_who_is_ended_not_at_all() {
         let (inbox, mut received) = inbox();
         let tasks = Tasks::default();
-        let owed =
-            || OwedAnswer { inbox: inbox.clone(), tasks: tasks.clone(), on_panic: Some(Box::new(Input::Disconnected)) };
+        let owed = || AnswerGuard {
+            inbox: inbox.clone(),
+            tasks: tasks.clone(),
+            on_panic: Some(Box::new(Input::Disconnected)),
+        };
 
         owed().send(Input::Beat).await;
         drop(owed());

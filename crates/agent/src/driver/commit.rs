@@ -199,7 +199,7 @@ impl Driver {
         self.outbox.reports.forget(key);
         self.ends.forget(key);
         self.batch.forget(key.clone());
-        self.note_registering(key, false);
+        self.set_registration_deferred(key, false);
         self.remove_outputs(key);
     }
 
@@ -225,7 +225,7 @@ impl Driver {
                 Recorded::Ledger
             }
             Err(CommitError { error, is_reserved, batch }) => {
-                tracing::error!(%error, is_reserved, "the ledger is not written: supervision goes on from memory");
+                tracing::error!(%error, is_reserved, "cannot write ledger; supervision continues from memory");
                 self.unwritten_batch = Some(batch);
                 if is_reserved { Recorded::Reserve } else { Recorded::Nowhere }
             }

@@ -43,13 +43,13 @@ impl Driver {
             }
             Action::Proceed { ticket } => self.commands.proceed(&key, ticket),
             Action::KillCommand { ticket } => {
-                tracing::info!(process = %key, "the command is no longer wanted");
+                tracing::info!(process = %key, "killing command");
                 self.commands.kill(&key, ticket);
             }
             Action::RejoinCommand { ticket, command, kind, until } => self.rejoin(key, ticket, command, kind, until),
             Action::DetachCommand { ticket } => {
                 if self.commands.leave(&key, ticket) {
-                    tracing::info!(process = %key, "the start command is left to itself");
+                    tracing::info!(process = %key, "start command detached");
                 }
             }
             Action::CheckHealth { ticket, line, spec, timeout } => {
@@ -73,7 +73,7 @@ impl Driver {
             Action::Signal(..) if self.spares(&key) => {}
             Action::Signal(life, signal) => match self.host.signal(&life, signal) {
                 Ok(sent) => tracing::info!(process = %key, pid = life.pid, ?signal, sent, "signal"),
-                Err(error) => tracing::warn!(process = %key, pid = life.pid, ?signal, %error, "a signal failed"),
+                Err(error) => tracing::warn!(process = %key, pid = life.pid, ?signal, %error, "cannot send signal"),
             },
             Action::KillTree(life) => self.kill_tree(key, life),
             Action::ClearLeftovers { ticket, elder, .. } if self.spares(&key) => {
@@ -82,10 +82,10 @@ impl Driver {
             Action::ClearLeftovers { ticket, remains, elder, grace } => {
                 self.clear(key, ticket, remains, elder.as_deref(), grace)
             }
-            Action::Begin { operation, kind } => tracing::info!(process = %key, %operation, %kind, "operation begins"),
+            Action::Begin { operation, kind } => tracing::info!(process = %key, %operation, %kind, "operation started"),
             Action::Finish { operation, outcome } => {
                 let (code, message) = (outcome.code.name(), outcome.message.as_str());
-                tracing::info!(process = %key, %operation, code, message, "operation ended");
+                tracing::info!(process = %key, %operation, code, message, "operation finished");
                 if operation.part > 0 {
                     return self.collect_instance_outcome(operation, *outcome);
                 }
@@ -101,7 +101,7 @@ impl Driver {
 
     /// A known life counts as running as long as it is alive, whatever became of its pid file.
     fn look(&mut self, key: ProcessKey, ticket: Ticket, spec: &Spec, known: Option<Incarnation>) {
-        if let Some(look) = self.host.look_now(&spec.identity, known.as_ref()) {
+        if let Some(look) = self.host.probe_now(&spec.identity, known.as_ref()) {
             return self.dispatch_event(&key, Event::Probed { ticket, look });
         }
         let (host, identity) = (self.host.clone(), spec.identity.clone());
@@ -139,7 +139,7 @@ impl Driver {
         if matches!(command, CommandKind::Start | CommandKind::Restart) {
             self.strays.insert(key.clone());
         }
-        tracing::info!(process = %key, command = command.as_str(), "command begins");
+        tracing::info!(process = %key, command = command.as_str(), "command started");
         self.tasks.spawn("command", async move {
             let CommandChannels { held, mut end, left_alone } = channels;
             let (begun, is_begun) = oneshot::channel();
@@ -166,7 +166,7 @@ impl Driver {
                 }
             };
             let Some(end) = end else { return };
-            tracing::info!(process = %key, command = command.as_str(), result = ?end.result, "command ended");
+            tracing::info!(process = %key, command = command.as_str(), result = ?end.result, "command exited");
             owed.send(Input::Machine(key, Event::CommandEnded { ticket, end })).await;
         });
     }
@@ -176,12 +176,12 @@ impl Driver {
         let (host, time) = (self.host.clone(), until.since(self.now()));
         let owed = self.owed(ended_unseen(key.clone(), ticket));
         let CommandChannels { end, left_alone, .. } = self.commands.begin(key.clone(), ticket);
-        tracing::info!(process = %key, command = kind.as_str(), pid = command.pid, "a command of before is awaited");
+        tracing::info!(process = %key, command = kind.as_str(), pid = command.pid, "waiting for inherited command");
         self.tasks.spawn("rejoin", async move {
             let leaf = cgroup_name(&key);
             let rejoined = host.rejoin(&command, &leaf, time, end);
             let Some(end) = left_alone.run_until_cancelled(rejoined).await else { return };
-            tracing::info!(process = %key, command = kind.as_str(), result = ?end.result, "command of before ended");
+            tracing::info!(process = %key, command = kind.as_str(), result = ?end.result, "inherited command exited");
             owed.send(Input::Machine(key, Event::CommandEnded { ticket, end })).await;
         });
     }
@@ -283,17 +283,17 @@ impl Driver {
             let cleared = tokio::time::timeout(CLEAR_LIMIT, host.clear_leftovers(&leaf, &remains, grace));
             let event = match cleared.await {
                 Err(_) => {
-                    tracing::warn!(process = %key, "the search for leftover processes did not end in time");
+                    tracing::warn!(process = %key, "search for leftover processes timed out");
                     Event::LeftoversNotCleared { ticket, reason: late.to_owned() }
                 }
                 Ok(Ok(LeftoversResult { ended, left })) => {
                     if ended > 0 {
-                        tracing::warn!(process = %key, ended, left, "leftover processes ended");
+                        tracing::warn!(process = %key, ended, left, "leftover processes killed");
                     }
                     Event::LeftoversCleared { ticket, ended, left, elder }
                 }
                 Ok(Err(error)) => {
-                    tracing::warn!(process = %key, %error, "leftover processes could not be ended");
+                    tracing::warn!(process = %key, %error, "cannot kill leftover processes");
                     let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
                     Event::LeftoversNotCleared { ticket, reason: format!("{error}{cause}") }
                 }
@@ -317,14 +317,14 @@ impl Driver {
             let kill = host.kill_tree_in(&life, &leaf, since, spared);
             let failed = match tokio::time::timeout(KILL_TREE_LIMIT, kill).await {
                 Ok(Ok(killed)) => {
-                    tracing::info!(process = %key, pid = life.pid, killed, "the tree was killed");
+                    tracing::info!(process = %key, pid = life.pid, killed, "process tree killed");
                     None
                 }
                 Ok(Err(error)) => Some(proctor_runtime::chain(&error)),
                 Err(_) => Some("it did not get its turn".to_owned()),
             };
             if let Some(error) = &failed {
-                tracing::warn!(process = %key, pid = life.pid, error, "the tree cannot be killed");
+                tracing::warn!(process = %key, pid = life.pid, error, "cannot kill process tree");
             }
             owed.send(Input::Machine(key, Event::TreeKilled { life, failed })).await;
         });

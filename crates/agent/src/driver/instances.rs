@@ -105,10 +105,10 @@ impl Driver {
                     let of_instance = Arc::new(of_instance);
                     let is_new = !self.processes.contains(&key.instance(number));
                     let of_key = self.make_instance(key, number, &of_instance);
-                    let managed = is_new && self.is_managed_anew(&of_key, managed, registered_at);
+                    let managed = is_new && self.is_managed_on_assign(&of_key, managed, registered_at);
                     self.assign_spec(&of_key, of_instance, managed, registered_at);
                 }
-                Err(error) => tracing::error!(process = %key, number, %error, "an instance cannot be made"),
+                Err(error) => tracing::error!(process = %key, number, %error, "cannot create instance"),
             }
         }
     }

@@ -82,7 +82,7 @@ pub(super) enum Verdict {
 
 impl LimitMonitor {
     pub(super) fn new(host: &Host, pools: &[Pool], now: Time) -> Self {
-        let mut watchman = Self {
+        let mut monitor = Self {
             sampler: host.sampler(),
             watched: HashMap::new(),
             due: BTreeMap::new(),
@@ -90,9 +90,9 @@ impl LimitMonitor {
             said: Vec::new(),
         };
         for pool in pools {
-            watchman.set_pool(pool.clone(), now);
+            monitor.set_pool(pool.clone(), now);
         }
-        watchman
+        monitor
     }
 
     /// Follows a change of a process: its life, or its limits, may be new.

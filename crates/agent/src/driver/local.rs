@@ -120,7 +120,7 @@ impl Driver {
     }
 
     /// Whether a process that is new to this agent is managed because the server says so.
-    pub(super) fn is_managed_anew(&mut self, key: &ProcessKey, managed: bool, registered_at: i64) -> bool {
+    pub(super) fn is_managed_on_assign(&mut self, key: &ProcessKey, managed: bool, registered_at: i64) -> bool {
         let released = self.ledger.released();
         if !managed {
             released.remove(key); // the server knows

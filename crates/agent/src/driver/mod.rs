@@ -270,7 +270,7 @@ impl Driver {
                 driver.finish(older.operation, Outcome::new(Code::CommandFailed, message, false));
             }
         }
-        tracing::info!(processes = memory.processes.len(), same_boot, "the driver starts");
+        tracing::info!(processes = memory.processes.len(), same_boot, "driver started");
         for (key, record) in memory.processes {
             let request = unfinished.remove(&key);
             let process = Process::restore(now, key.clone(), record, same_boot, request, seed);
@@ -278,8 +278,8 @@ impl Driver {
             driver.leaves.used(key.clone());
             driver.strays.insert(key.clone());
             driver.pid_files.follow(&process);
-            driver.tell_lives(&process);
-            driver.note_registering(&key, process.spec_of_next().is_some());
+            driver.publish_lives(&process);
+            driver.set_registration_deferred(&key, process.spec_of_next().is_some());
             driver.processes.insert(process);
         }
         for (key, request) in unfinished {
@@ -412,7 +412,7 @@ impl Driver {
                     self.batch.pools.push(pool);
                 }
             }
-            FromServer::Registered(part) => self.hear_registered(part),
+            FromServer::Registered(part) => self.handle_registered_part(part),
             FromServer::EventsSeen { up_to } => self.events_seen(up_to),
             FromServer::QueryUsage { request, key, range } => self.query_usage(request, &key, range),
             FromServer::QueryLog { request, key, query } => self.query_log(request, key, query),
@@ -480,16 +480,16 @@ impl Driver {
             let process = Process::new(key.clone(), spec.clone(), self.seed);
             self.insert_new(process);
         }
-        let managed = is_new && self.is_managed_anew(&key, managed, registered_at);
+        let managed = is_new && self.is_managed_on_assign(&key, managed, registered_at);
         self.assign_spec(&key, spec, managed, registered_at);
     }
 
     /// A changed version command is asked in the present life.
     fn assign_spec(&mut self, key: &ProcessKey, spec: Arc<Spec>, managed: bool, registered_at: i64) {
         let before = self.processes.get(key).map(|process| process.spec().clone());
-        let is_asked_otherwise = before.is_some_and(|before| before.control.version != spec.control.version);
+        let version_command_changed = before.is_some_and(|before| before.control.version != spec.control.version);
         self.dispatch_event(key, Event::Assigned { spec, managed, registered_at });
-        if is_asked_otherwise {
+        if version_command_changed {
             self.versions.remove(key);
             if let Some(life) = self.processes.get(key).and_then(|process| process.life().cloned()) {
                 self.query_version(key, &life);
@@ -519,23 +519,23 @@ impl Driver {
                 self.processes.life_changed(key, before.map(|life| life.pid));
             }
             if let Some(process) = self.processes.get(key).filter(|_| is_changed) {
-                self.tell_lives(process);
+                self.publish_lives(process);
             }
-            self.note_registering(key, waits);
+            self.set_registration_deferred(key, waits);
         }
     }
 
     /// While a registration waits the ledger does not say that it was seen.
-    fn note_registering(&mut self, key: &ProcessKey, waits: bool) {
+    fn set_registration_deferred(&mut self, key: &ProcessKey, waits: bool) {
         let is_changed = if waits { self.registering.insert(key.clone()) } else { self.registering.remove(key) };
         if is_changed {
             self.batch.generation = Some(self.generation);
-            tracing::info!(process = %key, waits, "registration elsewhere during an operation");
+            tracing::info!(process = %key, waits, "new registration deferred until the current operation ends");
         }
     }
 
     /// Who is no part of any other process.
-    fn tell_lives(&self, process: &Process) {
+    fn publish_lives(&self, process: &Process) {
         let elders = process.elder().into_iter().flat_map(Elder::all).filter_map(|elder| elder.life.as_ref());
         self.host.set_lives(&cgroup_name(process.key()), process.life(), elders);
     }

@@ -69,14 +69,14 @@ impl Driver {
     pub(super) fn skipped(&mut self, key: &ProcessKey, planned: i64, skipped: u64) {
         let Some(spec) = self.processes.get(key).map(|process| process.spec().clone()) else { return };
         let content = messages::run_was_skipped(key, planned, messages::earlier_run_not_over());
-        tracing::warn!(process = %key, planned, skipped, "a planned run was skipped");
+        tracing::warn!(process = %key, planned, skipped, "scheduled run skipped");
         let draft = Draft::new(EventKind::ScheduleSkipped, content).of(key, &spec);
         self.publish_event(draft.detail("planned", planned).detail("skipped", skipped));
     }
 
     pub(super) fn command_refused(&mut self, server: &str, reason: &str) {
         let Some(count) = self.refusals.due(self.now()) else { return };
-        tracing::error!(server, reason, count, "refused what came over the link");
+        tracing::error!(server, reason, count, "rejected message from server");
         let content = messages::link_message_refused(server, reason);
         let draft = Draft::new(EventKind::CommandRefused, content);
         self.publish_event(draft.detail("server", server).detail("reason", reason).detail("count", count));

@@ -33,12 +33,12 @@ impl ArrivingList {
             list = Self::default();
         }
         if usize::try_from(offset) != Ok(list.count) {
-            tracing::warn!(offset, have = list.count, "a list of what is registered has a gap: not used");
+            tracing::warn!(offset, have = list.count, "registration list has a gap, ignored");
             return None;
         }
         list.count += processes.len() + pools.len();
         if list.count > NAMES_MAX {
-            tracing::warn!(names = list.count, "a list of what is registered is too long: not used");
+            tracing::warn!(names = list.count, "registration list too long, ignored");
             return None;
         }
         list.processes.extend(processes);
@@ -52,7 +52,7 @@ impl ArrivingList {
 }
 
 impl Driver {
-    pub(super) fn hear_registered(&mut self, part: RegisteredPart) {
+    pub(super) fn handle_registered_part(&mut self, part: RegisteredPart) {
         let Some(list) = self.arriving_list.take(part) else { return };
         let registered = self.processes.all().filter(|process| process.is_registered());
         let keys = registered.map(|process| match process.instance() {

@@ -73,8 +73,8 @@ impl Reports {
 
     /// True: the server has not heard of this.
     fn is_new(&mut self, process: &Process) -> bool {
-        let essence = (process.phase(), process.managed(), process.shown().map(|life| life.pid), process.restarts());
-        self.told.insert(process.key().clone(), essence) != Some(essence)
+        let reported = (process.phase(), process.managed(), process.shown().map(|life| life.pid), process.restarts());
+        self.told.insert(process.key().clone(), reported) != Some(reported)
     }
 }
 

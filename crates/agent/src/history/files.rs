@@ -162,7 +162,7 @@ impl WeekFiles {
             if is_ours(&file, key)? {
                 return Ok(Some(file));
             }
-            tracing::warn!(process = %key, path = %path.display(), "usage history is damaged: it begins again");
+            tracing::warn!(process = %key, path = %path.display(), "usage history corrupt, starting over");
             self.remove(key)?;
         }
         self.make_dir()?;

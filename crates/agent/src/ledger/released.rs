@@ -27,7 +27,7 @@ impl Released {
     pub(super) fn open(ledger: &Path) -> Self {
         let path = ledger.with_extension("released");
         let of = read(&path).unwrap_or_else(|error| {
-            tracing::error!(%error, path = %path.display(), "what was stopped on this host cannot be read");
+            tracing::error!(%error, path = %path.display(), "cannot read list of locally stopped processes");
             BTreeMap::new()
         });
         Self { path, of, is_pending: false }
@@ -78,7 +78,7 @@ impl Released {
         let of: Vec<(&ProcessKey, i64)> = self.of.iter().map(|(key, registered_at)| (key, *registered_at)).collect();
         let text = serde_json::to_string(&of).expect("keys are strings");
         if let Err(error) = private::write(&self.path, &text) {
-            tracing::error!(%error, path = %self.path.display(), "what was stopped on this host is kept in the ledger alone");
+            tracing::error!(%error, path = %self.path.display(), "cannot write list of locally stopped processes; kept in the ledger only");
         }
     }
 }

@@ -77,7 +77,7 @@ enum Owed {
 impl Reserve {
     pub(super) fn open(ledger: &Path) -> Self {
         let file = open(&ledger.with_extension("reserve")).inspect_err(|error| {
-            tracing::warn!(%error, "no reserve: what is stopped on a full disk is not remembered over a restart");
+            tracing::warn!(%error, "no ledger reserve; stops on a full disk will not survive a restart");
         });
         let mut reserve = Self { file: file.ok(), number: 0, written: Vec::new() };
         for slot in [0, 1] {
@@ -120,7 +120,7 @@ impl Reserve {
         let left_out_decisive = append(&mut text, &decisive);
         let left_out = left_out_decisive + append(&mut text, &others);
         if left_out > 0 {
-            tracing::error!(left_out, "the reserve is full: the rest is lost if the agent restarts now");
+            tracing::error!(left_out, "ledger reserve full; further stops will not survive a restart");
         }
         self.put(text) && left_out_decisive == 0
     }
@@ -288,7 +288,7 @@ fn take_over(record: &mut Record, state: Map<String, Value>) {
     match serde_json::from_value(whole) {
         Ok(whole) => *record = whole,
         Err(error) => {
-            tracing::error!(%error, "a process in the reserve is not understood: it is not managed any more");
+            tracing::error!(%error, "unreadable process in ledger reserve, released");
             record.managed = false;
         }
     }

@@ -50,7 +50,7 @@ impl PolicyFile {
             Err(error) => return Err(error),
         };
         if policy.is_some() {
-            tracing::info!(path = %path.display(), "the host's policy is in force");
+            tracing::info!(path = %path.display(), "host policy loaded");
         }
         Ok(Self { path, known: Mutex::new(Known { policy, stamp, checked_at: None }) })
     }
@@ -79,12 +79,12 @@ impl Known {
         }
         match read(path) {
             Ok((policy, stamp)) => {
-                tracing::info!(path = %path.display(), "the host's policy has changed");
+                tracing::info!(path = %path.display(), "host policy reloaded");
                 (self.policy, self.stamp) = (Some(Arc::new(policy)), Some(stamp));
             }
             Err(error) => {
                 let error = proctor_runtime::chain(&error);
-                tracing::error!(error, "the host's policy has changed, but what was read last stays in force");
+                tracing::error!(error, "cannot reload host policy; keeping the previous one");
                 self.stamp = seen; // told once
             }
         }

@@ -215,7 +215,7 @@ impl Upgrader {
                 }
                 () = tokio::time::sleep(PROVE_POLL) => {
                     if let Err(error) = proof.show(&self.records, self.turns.load(Ordering::Relaxed)).await {
-                        tracing::error!(%error, "cannot show a sign of life to the old version");
+                        tracing::error!(%error, "cannot write upgrade heartbeat");
                         tokio::time::sleep(SHOW_RETRY).await;
                     }
                 }
@@ -364,7 +364,7 @@ impl Upgrader {
         if !self.is_program {
             return Err(messages::upgrade_embedded());
         }
-        self.ask_owner()?;
+        self.check_policy()?;
         let ours = std::env::consts::ARCH;
         if order.arch != ours {
             return Err(messages::upgrade_other_arch(&order.arch, ours));
@@ -380,7 +380,7 @@ impl Upgrader {
     }
 
     /// Whether the owner of the host allows it, now.
-    fn ask_owner(&self) -> Result<(), Message> {
+    fn check_policy(&self) -> Result<(), Message> {
         let policy = self.policy.current((self.now)());
         let file = policy.as_ref().and_then(|policy| policy.forbids_upgrades());
         file.map_or(Ok(()), |file| Err(messages::upgrade_by_policy(file.display())))
@@ -474,7 +474,7 @@ impl Upgrader {
         let Fetch { begun: fetch_begun, is_resumed, .. } = self.fetch.take()?;
         let record = self.record.clone()?;
         // The fetch may have taken hours.
-        if let Err(reason) = self.ask_owner() {
+        if let Err(reason) = self.check_policy() {
             self.fail(record, &reason).await;
             return None;
         }
@@ -486,7 +486,7 @@ impl Upgrader {
         });
         let checked = match staged.await.unwrap_or_else(|error| Err(messages::upgrade_check_failed(error).into())) {
             Err(Unstaged::OtherBytes) if is_resumed => {
-                self.fetch_anew(fetch_begun, record).await;
+                self.restart_fetch(fetch_begun, record).await;
                 return None;
             }
             Err(unstaged) => Err(unstaged.into_reason()),
@@ -517,8 +517,8 @@ impl Upgrader {
 
     /// What an earlier life of the agent left was not what it had written, as after a power failure: once more, from the
     /// beginning, in what is left of the time.
-    async fn fetch_anew(&mut self, begun: Instant, record: Record) {
-        tracing::warn!(upgrade = %record.upgrade, "what was fetched before a restart is damaged: it is fetched again");
+    async fn restart_fetch(&mut self, begun: Instant, record: Record) {
+        tracing::warn!(upgrade = %record.upgrade, "partial download corrupt, fetching again");
         let (find_program, size) = (self.find_program.clone(), record.size);
         let opened = blocking(move || {
             let part = find_program()?.part();

@@ -173,7 +173,7 @@ impl Program {
         // What is not on the disk is not installed: the old one goes on, and must have its name.
         sync_dir(&self.path).inspect_err(|_| {
             if let Err(problem) = self.put_back() {
-                tracing::error!(%problem, path = %self.path.display(), "the old program cannot have its name back");
+                tracing::error!(%problem, path = %self.path.display(), "cannot restore the previous program");
             }
         })
     }

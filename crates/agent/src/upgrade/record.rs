@@ -147,7 +147,7 @@ impl Records {
         if read.is_ok() { bytes } else { Vec::new() }
     }
 
-    pub(crate) fn forget_signs(&self) -> io::Result<()> {
+    pub(crate) fn clear_heartbeats(&self) -> io::Result<()> {
         for name in [PROOF, PULSE] {
             match std::fs::remove_file(self.dir.join(name)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -206,7 +206,7 @@ mod tests {
 
         assert_eq!(records.shown(upgrade), Some(Sign::Proved));
         assert_eq!(records.shown(Uuid::from_u128(8)), None);
-        records.forget_signs().unwrap();
+        records.clear_heartbeats().unwrap();
         assert_eq!(records.shown(upgrade), None);
         std::fs::write(dir.path().join(PROOF), "anything").unwrap();
         assert_eq!(records.shown(upgrade), None);

@@ -108,7 +108,7 @@ async fn a_program_on_trial_has_a_pulse_while_its_driver_turns() {
     }
 
     assert!(pulses[0] != pulses[1] && pulses[1] == pulses[2] && pulses[2] != pulses[3], "{pulses:?}");
-    records.forget_signs().unwrap();
+    records.clear_heartbeats().unwrap();
     assert_eq!((records.pulse(), records.shown(upgrade)), (Vec::new(), None));
 }
 

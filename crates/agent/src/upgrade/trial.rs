@@ -138,7 +138,7 @@ impl Trial {
     /// Tries the new program and becomes it, or the old one again. Returns only where somebody stopped the agent, or
     /// nothing can be started any more. On the main thread, whose end the new program does not survive.
     pub async fn run(self, startup: Startup<'_>, stop: &CancellationToken) -> Result<(), String> {
-        if let Err(error) = self.records.forget_signs() {
+        if let Err(error) = self.records.clear_heartbeats() {
             return Err(self.go_back(&messages::upgrade_not_started(error), startup));
         }
         let mut child = match self.start(startup.arguments) {
@@ -254,7 +254,7 @@ impl Trial {
 
     /// Becomes the old program again; returns why that failed.
     fn go_back(&self, reason: &Message, startup: Startup<'_>) -> String {
-        tracing::error!(version = self.record.version, %reason, "the upgrade failed; the old version goes on");
+        tracing::error!(version = self.record.version, %reason, "upgrade failed, keeping the old version");
         self.save(&self.record.clone().failed(reason));
         self.program.clear();
         let old = self.program.again();
@@ -268,10 +268,10 @@ impl Trial {
         if let Err(error) = self.program.install() {
             return self.go_back(&messages::upgrade_not_installed(path.display(), error), startup);
         }
-        tracing::info!(version = self.record.version, "the new version proved itself and goes on");
+        tracing::info!(version = self.record.version, "new version passed its trial");
         let error = become_program(path, startup.arguments, startup.flush);
         if let Err(problem) = self.program.put_back() {
-            tracing::error!(%problem, path = %path.display(), "the old program cannot have its name back");
+            tracing::error!(%problem, path = %path.display(), "cannot restore the previous program");
         }
         self.go_back(&messages::upgrade_not_installed(path.display(), error), startup)
     }
@@ -368,7 +368,7 @@ mod tests {
     async fn a_program_that_proved_itself_must_also_end_well() {
         let world = world();
         assert_eq!(world.judge(&mut world.start("exit 0")).await, Ok(()));
-        world.trial.records.forget_signs().unwrap();
+        world.trial.records.clear_heartbeats().unwrap();
 
         let failed = world.judge(&mut world.start("exit 4")).await.unwrap_err();
 

@@ -94,7 +94,7 @@ pub(crate) struct TlsArgs {
     /// Names and addresses in that certificate besides localhost and the machine's name
     #[arg(long, env = "PROCTOR_TLS_NAME", value_name = "NAME,…", value_delimiter = ',')]
     tls_name: Vec<String>,
-    /// Serve plain HTTP to the network: secrets can be read on the way
+    /// Serve plain HTTP to the network: credentials are sent in clear text
     #[arg(long, env = "PROCTOR_INSECURE_HTTP", value_parser = BoolishValueParser::new())]
     insecure_http: bool,
 }
@@ -187,7 +187,7 @@ pub(crate) struct DevArgs {
     /// Where everything is kept [default: ~/.local/share/proctor/dev]
     #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// Serve plain HTTP to the network: secrets can be read on the way
+    /// Serve plain HTTP to the network: credentials are sent in clear text
     #[arg(long, env = "PROCTOR_INSECURE_HTTP", value_parser = BoolishValueParser::new())]
     insecure_http: bool,
     #[command(flatten)]
@@ -249,7 +249,7 @@ pub(crate) struct RetentionArgs {
     /// Events
     #[arg(long, env = "PROCTOR_KEEP_EVENTS", value_name = "TIME", default_value = "30d", value_parser = parse_duration)]
     keep_events: Duration,
-    /// Events; beyond this many, the oldest of the hosts that have most go before their time
+    /// Events; beyond this many, the oldest of the hosts that have most are deleted early
     #[arg(long, env = "PROCTOR_EVENTS_MAX", value_name = "N", default_value_t = 1_000_000)]
     events_max: u64,
     /// Audit entries in the store; older ones are moved to the archive

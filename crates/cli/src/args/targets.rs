@@ -64,13 +64,13 @@ pub(crate) struct OperateArgs {
     namespace: Option<Namespace>,
     #[command(flatten)]
     hosts: ChosenHosts,
-    /// Only tell what would be done, and change nothing
+    /// Dry run: show what would be done, and change nothing
     #[arg(long, env = "PROCTOR_PLAN", value_parser = BoolishValueParser::new())]
     pub(crate) plan: bool,
     /// Print the task id and do not wait for the outcome
     #[arg(long, env = "PROCTOR_NO_WAIT", value_parser = BoolishValueParser::new())]
     pub(crate) no_wait: bool,
-    /// Asked again with the same key, the same is not done twice
+    /// Idempotency key: a repeated call with the same key is not executed again
     #[arg(long, env = "PROCTOR_IDEMPOTENCY_KEY", value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
     #[command(flatten)]
@@ -84,7 +84,7 @@ struct RollingArgs {
     /// At most so many targets at a time, as a number or a share such as 10%
     #[arg(long, env = "PROCTOR_MAX_PARALLEL", value_name = "N|P%", value_parser = parse_share)]
     max_parallel: Option<CountOrPercent>,
-    /// With more failures than this the rest is not begun [default: 0]
+    /// Stop the rollout after more failures than this [default: 0]
     #[arg(long, env = "PROCTOR_MAX_FAILURES", value_name = "N")]
     max_failures: Option<u32>,
     /// First so many targets alone; then the task pauses until `proctor task resume`

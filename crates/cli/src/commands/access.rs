@@ -204,11 +204,11 @@ pub(super) async fn grants(session: &Session, args: GrantsArgs) -> Result<Comman
         everywhere: args.everywhere.then_some(true),
     };
     let grants = session.client.grants(&query).await?;
-    output::print(session.output, &grants, |grants| grant_sheet(grants))?;
+    output::print(session.output, &grants, |grants| grant_table(grants))?;
     Ok(CommandEnd::Success)
 }
 
-fn grant_sheet(grants: &[GrantView]) -> TextTable {
+fn grant_table(grants: &[GrantView]) -> TextTable {
     let mut table = TextTable::new(&["SUBJECT", "MAY", "SCOPE", "ROLE", "ONLY USERS", "ONLY ROOTS"]);
     for grant in grants {
         let style = if grant.disabled { CellStyle::Bad } else { CellStyle::Plain };
@@ -230,7 +230,7 @@ pub(super) async fn app(session: &Session, command: AppCommand) -> Result<Comman
     match command {
         AppCommand::List => {
             let apps = session.client.apps().await?;
-            output::print(session.output, &apps, |apps| app_sheet(apps))?;
+            output::print(session.output, &apps, |apps| app_table(apps))?;
         }
         AppCommand::Create(_) | AppCommand::Rotate(_) => unreachable!("main runs them, see crate::admin"),
         AppCommand::Delete(args) => {
@@ -241,7 +241,7 @@ pub(super) async fn app(session: &Session, command: AppCommand) -> Result<Comman
     Ok(CommandEnd::Success)
 }
 
-fn app_sheet(apps: &[AppView]) -> TextTable {
+fn app_table(apps: &[AppView]) -> TextTable {
     let mut table = TextTable::new(&["CODE", "TRUSTED", "CREATED"]);
     for app in apps {
         table.row([plain(&app.code), plain(yes_no(app.trusted)), plain(moment(app.created_at))]);
@@ -254,7 +254,7 @@ pub(super) async fn user(session: &Session, command: UserCommand) -> Result<Comm
     let changed = match command {
         UserCommand::List => {
             let users = client.users().await?;
-            output::print(session.output, &users, |users| user_sheet(users))?;
+            output::print(session.output, &users, |users| user_table(users))?;
             return Ok(CommandEnd::Success);
         }
         UserCommand::Token(command) => return user_token(session, command).await,
@@ -275,7 +275,7 @@ pub(super) async fn user(session: &Session, command: UserCommand) -> Result<Comm
         UserCommand::Disable(args) => client.disable_user(&args.name, true).await?,
         UserCommand::Enable(args) => client.disable_user(&args.name, false).await?,
     };
-    output::print(session.output, &changed, |user| user_sheet(std::slice::from_ref(user)))?;
+    output::print(session.output, &changed, |user| user_table(std::slice::from_ref(user)))?;
     Ok(CommandEnd::Success)
 }
 
@@ -297,7 +297,7 @@ fn read_password() -> Result<String> {
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-fn user_sheet(users: &[UserView]) -> TextTable {
+fn user_table(users: &[UserView]) -> TextTable {
     let mut table = TextTable::new(&["NAME", "DISABLED", "CREATED"]);
     for user in users {
         table.row([plain(&user.name), plain(yes_no(user.disabled)), plain(moment(user.created_at))]);
@@ -316,7 +316,7 @@ async fn user_token(session: &Session, command: UserTokenCommand) -> Result<Comm
         }
         UserTokenCommand::List(args) => {
             let tokens = session.client.user_tokens(&args.name).await?;
-            output::print(session.output, &tokens, |tokens| token_sheet(tokens))?;
+            output::print(session.output, &tokens, |tokens| token_table(tokens))?;
         }
         UserTokenCommand::Revoke(args) => {
             session.client.delete_user_token(&args.name, &args.id).await?;
@@ -326,7 +326,7 @@ async fn user_token(session: &Session, command: UserTokenCommand) -> Result<Comm
     Ok(CommandEnd::Success)
 }
 
-fn token_sheet(tokens: &[UserTokenView]) -> TextTable {
+fn token_table(tokens: &[UserTokenView]) -> TextTable {
     let mut table = TextTable::new(&["ID", "USER", "CREATED", "EXPIRES", "NOTE"]);
     for token in tokens {
         table.row([
@@ -344,11 +344,11 @@ pub(super) async fn role(session: &Session, command: RoleCommand) -> Result<Comm
     match command {
         RoleCommand::List => {
             let roles = session.client.roles().await?;
-            output::print(session.output, &roles, |roles| role_sheet(roles))?;
+            output::print(session.output, &roles, |roles| role_table(roles))?;
         }
         RoleCommand::Set(args) => {
             let role = session.client.put_role(&args.name, args.classes).await?;
-            output::print(session.output, &role, |role| role_sheet(std::slice::from_ref(role)))?;
+            output::print(session.output, &role, |role| role_table(std::slice::from_ref(role)))?;
         }
         RoleCommand::Delete(args) => {
             session.client.delete_role(&args.name).await?;
@@ -358,7 +358,7 @@ pub(super) async fn role(session: &Session, command: RoleCommand) -> Result<Comm
     Ok(CommandEnd::Success)
 }
 
-fn role_sheet(roles: &[RoleView]) -> TextTable {
+fn role_table(roles: &[RoleView]) -> TextTable {
     let mut table = TextTable::new(&["NAME", "CLASSES", "BUILT IN"]);
     for role in roles {
         table.row([plain(&role.name), plain(role.classes.join(",")), plain(yes_no(role.built_in))]);
@@ -370,13 +370,13 @@ pub(super) async fn binding(session: &Session, command: BindingCommand) -> Resul
     match command {
         BindingCommand::List(args) => {
             let bindings = session.client.bindings(&BindingQuery { subject: args.subject }).await?;
-            output::print(session.output, &bindings, |bindings| binding_sheet(bindings))?;
+            output::print(session.output, &bindings, |bindings| binding_table(bindings))?;
         }
         BindingCommand::Add(args) => {
             let BindingArgs { subject, role, scope, allow_users, allow_roots } = args;
             let binding = NewBinding { role, subject, scope, allow_users, allow_roots };
             let binding = session.client.create_binding(&binding).await?;
-            output::print(session.output, &binding, |binding| binding_sheet(std::slice::from_ref(binding)))?;
+            output::print(session.output, &binding, |binding| binding_table(std::slice::from_ref(binding)))?;
         }
         BindingCommand::Delete(args) => {
             session.client.delete_binding(&args.id).await?;
@@ -386,7 +386,7 @@ pub(super) async fn binding(session: &Session, command: BindingCommand) -> Resul
     Ok(CommandEnd::Success)
 }
 
-fn binding_sheet(bindings: &[BindingView]) -> TextTable {
+fn binding_table(bindings: &[BindingView]) -> TextTable {
     let mut table = TextTable::new(&["ID", "SUBJECT", "ROLE", "SCOPE", "USERS", "ROOTS", "CREATED"]);
     for binding in bindings {
         table.row([

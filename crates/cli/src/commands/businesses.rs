@@ -28,7 +28,7 @@ pub(crate) enum BusinessCommand {
 pub(crate) struct BusinessArgs {
     /// Its number, bk_biz_id
     id: u64,
-    /// For people
+    /// Display name
     name: String,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum BusinessSetCommand {
 pub(crate) struct BusinessSetArgs {
     /// Its number
     id: u64,
-    /// For people
+    /// Display name
     name: String,
     /// The businesses in it; may be repeated or a list with commas
     #[arg(long = "member", env = "PROCTOR_MEMBER", value_name = "ID", value_delimiter = ',')]
@@ -123,7 +123,7 @@ struct WhereArgs {
     /// The business
     #[arg(long, env = "PROCTOR_BUSINESS", value_name = "ID")]
     business: Option<u64>,
-    /// They belong to no business any more
+    /// Remove them from their business
     #[arg(long, env = "PROCTOR_NOWHERE", value_parser = BoolishValueParser::new())]
     nowhere: bool,
 }
@@ -132,11 +132,11 @@ pub(super) async fn business(session: &Session, command: BusinessCommand) -> Res
     match command {
         BusinessCommand::List => {
             let businesses = session.client.businesses().await?;
-            output::print(session.output, &businesses, |businesses| business_sheet(businesses))?;
+            output::print(session.output, &businesses, |businesses| business_table(businesses))?;
         }
         BusinessCommand::Set(args) => {
             let set = session.client.put_business(args.id, &args.name).await?;
-            output::print(session.output, &set, |set| business_sheet(std::slice::from_ref(set)))?;
+            output::print(session.output, &set, |set| business_table(std::slice::from_ref(set)))?;
         }
         BusinessCommand::Delete(args) => {
             session.client.delete_business(args.id).await?;
@@ -146,7 +146,7 @@ pub(super) async fn business(session: &Session, command: BusinessCommand) -> Res
     Ok(CommandEnd::Success)
 }
 
-fn business_sheet(businesses: &[BusinessView]) -> TextTable {
+fn business_table(businesses: &[BusinessView]) -> TextTable {
     let mut table = TextTable::new(&["ID", "NAME"]).right(&[0]);
     for business in businesses {
         table.row([plain(business.id), plain(&business.name)]);
@@ -158,12 +158,12 @@ pub(super) async fn business_set(session: &Session, command: BusinessSetCommand)
     match command {
         BusinessSetCommand::List => {
             let sets = session.client.business_sets().await?;
-            output::print(session.output, &sets, |sets| set_sheet(sets))?;
+            output::print(session.output, &sets, |sets| set_table(sets))?;
         }
         BusinessSetCommand::Set(args) => {
             let members: BTreeSet<u64> = args.members.into_iter().collect();
             let set = session.client.put_business_set(args.id, &args.name, members).await?;
-            output::print(session.output, &set, |set| set_sheet(std::slice::from_ref(set)))?;
+            output::print(session.output, &set, |set| set_table(std::slice::from_ref(set)))?;
         }
         BusinessSetCommand::Delete(args) => {
             session.client.delete_business_set(args.id).await?;
@@ -173,7 +173,7 @@ pub(super) async fn business_set(session: &Session, command: BusinessSetCommand)
     Ok(CommandEnd::Success)
 }
 
-fn set_sheet(sets: &[BusinessSetView]) -> TextTable {
+fn set_table(sets: &[BusinessSetView]) -> TextTable {
     let mut table = TextTable::new(&["ID", "NAME", "BUSINESSES"]).right(&[0]);
     for set in sets {
         let members: Vec<String> = set.members.iter().map(u64::to_string).collect();

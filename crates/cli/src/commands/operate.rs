@@ -16,7 +16,7 @@ pub(super) async fn operate(session: &Session, kind: OperationKind, args: &Opera
     let accepted = session.client.operate(&args.request(kind), args.idempotency_key.as_deref()).await?;
     match accepted {
         Accepted { plan: Some(plan), .. } => {
-            output::print(session.output, &plan, plan_sheet)?;
+            output::print(session.output, &plan, plan_table)?;
             eprintln!("Nothing was done: {} targets, of which {} would be refused.", plan.total, plan.refused);
             Ok(CommandEnd::success_if(plan.refused == 0))
         }
@@ -38,7 +38,7 @@ pub(super) async fn outcome(session: &Session, id: TaskId, no_wait: bool) -> Res
     print_task(session, &session.client.whole_task(id).await?)
 }
 
-fn plan_sheet(plan: &Plan) -> TextTable {
+fn plan_table(plan: &Plan) -> TextTable {
     let mut table = TextTable::new(&["HOST", "PROCESS", "OPERATION", "REFUSED"]);
     for target in &plan.targets {
         let refused = target.refused.as_ref().map(|refusal| (refusal.told.message.clone(), CellStyle::Bad));
@@ -53,9 +53,9 @@ fn plan_sheet(plan: &Plan) -> TextTable {
 }
 
 pub(super) fn print_task(session: &Session, whole: &WholeTask) -> Result<CommandEnd> {
-    output::print(session.output, whole, |whole| task_sheet(&whole.targets))?;
+    output::print(session.output, whole, |whole| task_table(&whole.targets))?;
     if matches!(session.output, Output::Table | Output::Wide) {
-        for target in whole.targets.iter().filter(|target| has_more_to_say(target)) {
+        for target in whole.targets.iter().filter(|target| has_hidden_output(target)) {
             eprintln!("\n{} on {} printed:\n{}", target.process, target.host, printable(target.output.trim_end()));
         }
     }
@@ -69,12 +69,12 @@ pub(super) fn print_task(session: &Session, whole: &WholeTask) -> Result<Command
 }
 
 /// The output of a failed command, where the row does not show all of it.
-fn has_more_to_say(target: &TargetRow) -> bool {
+fn has_hidden_output(target: &TargetRow) -> bool {
     let shown = one_line(&target.told.message);
     target.code != 0 && !target.output.trim().is_empty() && !shown.contains(target.output.trim())
 }
 
-fn task_sheet(targets: &[TargetRow]) -> TextTable {
+fn task_table(targets: &[TargetRow]) -> TextTable {
     let mut table = TextTable::new(&["HOST", "PROCESS", "OPERATION", "CODE", "RESULT", "MESSAGE"]).right(&[3]);
     for target in targets {
         let operation = target.operation.clone().unwrap_or_default();
@@ -105,11 +105,11 @@ pub(super) async fn status(session: &Session, args: StatusArgs) -> Result<Comman
     let id = session.client.operate(&request, None).await?.task_id.context("the server gave no task id")?;
     wait::finished(&session.client, id).await?;
     let whole = session.client.whole_task(id).await?;
-    output::print(session.output, &whole, |whole| status_sheet(&whole.targets, clock::unix_millis()))?;
+    output::print(session.output, &whole, |whole| status_table(&whole.targets, clock::unix_millis()))?;
     Ok(CommandEnd::success_if(whole.task.failed == 0))
 }
 
-fn status_sheet(targets: &[TargetRow], now: i64) -> TextTable {
+fn status_table(targets: &[TargetRow], now: i64) -> TextTable {
     let headers = ["HOST", "PHASE", "MANAGED", "PID", "CPU%", "MEM%", "UP", "RESTARTS", "VERSION", "REASON"];
     let mut table = TextTable::new(&headers).right(&[3, 4, 5, 6, 7]);
     for target in targets {
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_target_is_one_line_with_its_code_and_message() {
-        let text = task_sheet(&[target(828, "runs already\nsecond line", "")]).to_text();
+        let text = task_table(&[target(828, "runs already\nsecond line", "")]).to_text();
 
         let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(words, ["0:10.0.0.1", "demo/x", "start", "828", "name", "runs", "already"]);
@@ -173,14 +173,14 @@ mod tests {
 
     #[test]
     fn only_failed_commands_with_more_output_than_their_row_are_quoted() {
-        assert!(has_more_to_say(&target(65535, "command failed", "line one\nline two")));
-        assert!(!has_more_to_say(&target(65535, "command failed: no", "no\n")));
-        assert!(!has_more_to_say(&target(0, "success", "hello")));
+        assert!(has_hidden_output(&target(65535, "command failed", "line one\nline two")));
+        assert!(!has_hidden_output(&target(65535, "command failed: no", "no\n")));
+        assert!(!has_hidden_output(&target(0, "success", "hello")));
     }
 
     #[test]
     fn a_host_without_an_answer_says_why() {
-        let text = status_sheet(&[target(117, "agent a-1 is not connected", "")], 0).to_text();
+        let text = status_table(&[target(117, "agent a-1 is not connected", "")], 0).to_text();
 
         assert!(text.contains("unknown") && text.contains("agent a-1 is not connected"), "{text}");
     }

@@ -22,15 +22,15 @@ pub(crate) enum UpgradeCommand {
     Plan(PlanArgs),
     /// Begin to upgrade agents, ring by ring
     Start(PlanArgs),
-    /// Show an upgrade and what became of its hosts; the exit code is 1 if one failed
+    /// Show an upgrade and the state of its hosts; the exit code is 1 if one failed
     Status(StatusArgs),
     /// List upgrades, the newest first
     List,
-    /// Tell no other host until it is resumed
+    /// Pause an upgrade; no further hosts start
     Pause(IdArgs),
-    /// Let a paused upgrade go on
+    /// Resume a paused upgrade
     Resume(IdArgs),
-    /// End an upgrade; hosts whose new version is on trial go on
+    /// Cancel an upgrade; trials in progress finish
     Cancel(IdArgs),
 }
 
@@ -48,10 +48,10 @@ pub(crate) struct PlanArgs {
     /// How long a new version has to prove itself on a host
     #[arg(long, env = "PROCTOR_HEALTH_DEADLINE", value_name = "TIME", value_parser = parse_duration, default_value = "60s")]
     health_deadline: Duration,
-    /// Hosts that may fail before no other one begins
+    /// Pause after this many failed hosts
     #[arg(long, env = "PROCTOR_MAX_FAILURES", value_name = "N", default_value_t = 0)]
     max_failures: u32,
-    /// Let hosts become an older version than they have
+    /// Allow downgrades
     #[arg(long, env = "PROCTOR_ALLOW_DOWNGRADE", value_parser = BoolishValueParser::new())]
     allow_downgrade: bool,
 }

@@ -23,7 +23,7 @@ pub(crate) enum WebhookCommand {
 
 #[derive(Args)]
 pub(crate) struct AddArgs {
-    /// Where to: http or https
+    /// URL (http or https)
     url: String,
     /// Only events about processes of this namespace
     #[arg(short, long, env = "PROCTOR_NAMESPACE")]
@@ -71,7 +71,7 @@ pub(super) async fn run(session: &Session, command: WebhookCommand) -> Result<Co
         }
         WebhookCommand::Test(args) => {
             let tested = session.client.test_webhook(&args.id).await?;
-            output::print(session.output, &tested, test_sheet)?;
+            output::print(session.output, &tested, test_table)?;
             Ok(CommandEnd::success_if(tested.delivered))
         }
         WebhookCommand::Remove(args) => {
@@ -113,7 +113,7 @@ fn table(webhooks: &[WebhookView]) -> TextTable {
     table
 }
 
-fn test_sheet(tested: &WebhookTested) -> TextTable {
+fn test_table(tested: &WebhookTested) -> TextTable {
     let mut table = TextTable::new(&["DELIVERED", "STATUS", "TOOK", "ERROR"]).right(&[2]);
     table.row([
         plain(yes_no(tested.delivered)),

@@ -201,7 +201,7 @@ impl Groups {
         for hierarchy in std::iter::once(&self.tree).chain(&self.cpu) {
             let Some(leaf) = hierarchy.leaf_of(us) else { continue };
             match hierarchy.move_out(us) {
-                Ok(()) => tracing::info!(leaf, "the agent was started in a cgroup of its own, and left it"),
+                Ok(()) => tracing::info!(leaf, "moved the agent out of a process's cgroup"),
                 Err(error) => tracing::warn!(leaf, %error, "the agent cannot leave a cgroup of its own"),
             }
         }

@@ -63,7 +63,7 @@ impl Silent {
         self.places.lock().by_address.get(&address).map_or(0, BTreeSet::len)
     }
 
-    pub(super) fn enter(self: &Arc<Self>, address: IpAddr) -> SilentPlace {
+    pub(super) fn enter(self: &Arc<Self>, address: IpAddr) -> SilentSlot {
         let mut places = self.places.lock();
         while places.open.len() >= self.max {
             let Some(oldest) = places.oldest_of_most() else { break };
@@ -75,7 +75,7 @@ impl Silent {
         places.next += 1;
         places.open.insert(id, (address, gives_way.clone()));
         places.by_address.entry(address).or_default().insert(id);
-        SilentPlace { silent: self.clone(), id, gives_way }
+        SilentSlot { silent: self.clone(), id, gives_way }
     }
 }
 
@@ -99,13 +99,13 @@ impl Places {
 
 /// A connection that has said nothing yet; dropped when it has, or is gone.
 #[derive(Debug)]
-pub struct SilentPlace {
+pub struct SilentSlot {
     silent: Arc<Silent>,
     id: u64,
     pub(super) gives_way: CancellationToken,
 }
 
-impl SilentPlace {
+impl SilentSlot {
     /// Whether the peer says its first word before it gives way or its time is over. The word is looked at and left there:
     /// tokio takes a new connection to be readable before anything has come.
     pub async fn speaks(self, stream: &TcpStream) -> bool {
@@ -151,7 +151,7 @@ fn wanted_bytes(begin: &[u8]) -> usize {
     }
 }
 
-impl Drop for SilentPlace {
+impl Drop for SilentSlot {
     fn drop(&mut self) {
         self.silent.places.lock().remove(self.id);
     }
@@ -173,7 +173,7 @@ mod tests {
         IpAddr::from([10, 0, high, low])
     }
 
-    fn gone(places: &[SilentPlace]) -> Vec<usize> {
+    fn gone(places: &[SilentSlot]) -> Vec<usize> {
         (0..).zip(places).filter(|(_, place)| place.gives_way.is_cancelled()).map(|(index, _)| index).collect()
     }
 
@@ -215,7 +215,7 @@ mod tests {
         (peer, listener.accept().await.unwrap().0)
     }
 
-    fn place() -> SilentPlace {
+    fn place() -> SilentSlot {
         Arc::new(Silent::new(MAX)).enter(address(1))
     }
 

@@ -220,9 +220,9 @@ impl Connection {
 
     /// Until the guard is dropped nobody works for a call: its body is being read, or it waits for something to
     /// happen.
-    pub(super) fn does_no_work(self: &Arc<Self>) -> NotWorking {
+    pub(super) fn mark_idle(self: &Arc<Self>) -> IdleGuard {
         self.in_handler.fetch_sub(1, Ordering::Relaxed);
-        NotWorking(self.clone())
+        IdleGuard(self.clone())
     }
 
     /// There is no answer that could still be ended.
@@ -308,9 +308,9 @@ pub(super) struct InFlight {
 
 /// A call that nobody works for.
 #[derive(Debug)]
-pub(super) struct NotWorking(Arc<Connection>);
+pub(super) struct IdleGuard(Arc<Connection>);
 
-impl Drop for NotWorking {
+impl Drop for IdleGuard {
     fn drop(&mut self) {
         self.0.in_handler.fetch_add(1, Ordering::Relaxed);
     }

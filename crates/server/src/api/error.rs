@@ -244,7 +244,7 @@ pub const PROBLEMS: [ProblemEntry; 19] = [
         esb: Some(1_306_429),
         job: Some(1_306_429),
         gateway: CONCURRENCY_LIMIT_RESTRICTION,
-        meaning: "The server is at work on as many calls as `--concurrency-limit` allows.",
+        meaning: "Too many concurrent requests (`--concurrency-limit`).",
         what_to_do: "Try again in a moment.",
     },
     ProblemEntry {
@@ -314,7 +314,7 @@ pub const PROBLEMS: [ProblemEntry; 19] = [
         esb: Some(1_306_000),
         job: Some(1_306_000),
         gateway: INTERNAL_SERVER_ERROR,
-        meaning: "The server has a defect that this request ran into.",
+        meaning: "Internal error in the server.",
         what_to_do: "Report it with the request id; the server's log has the place.",
     },
 ];

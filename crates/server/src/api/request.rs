@@ -58,7 +58,7 @@ impl Call {
         let (head, body) = request.into_parts();
         let peer = origin.remote.map(|remote| share_of(remote).to_string()).unwrap_or_default();
         let connection = head.extensions.get::<Arc<Connection>>().cloned();
-        let reading = connection.as_ref().map(Connection::does_no_work);
+        let reading = connection.as_ref().map(Connection::mark_idle);
         let (behind_esb, in_headers) = match in_headers(&state, family, &head, &origin) {
             Ok(found) => found,
             Err(error) => return Err(early(&state, body, &peer, error).await),

@@ -94,12 +94,12 @@ impl Control {
 
     /// To be called after a change of apps, users, tokens, roles, bindings or placements.
     pub fn access_changed(&self) {
-        self.inner.bells.access.send_replace(());
+        self.inner.notifiers.access.send_replace(());
     }
 
     /// Changes when somebody may have got or lost a right through this server.
     pub(super) fn access_changes(&self) -> watch::Receiver<()> {
-        self.inner.bells.access.subscribe()
+        self.inner.notifiers.access.subscribe()
     }
 
     /// What the caller may do from now on.

@@ -201,7 +201,7 @@ impl Control {
         for entry in entries {
             let action = entry.action.clone();
             if let Err(error) = self.inner.store.append_audit(entry, clock::unix_millis()).await {
-                tracing::error!(%error, %action, "a refusal is missing in the audit");
+                tracing::error!(%error, %action, "cannot audit refusal");
             }
         }
     }
@@ -225,7 +225,7 @@ pub(crate) async fn audited_on<T>(
     ended.targets.truncate(FEW_TARGETS); // the entry of the beginning has them all
     if let Err(error) = store.append_audit(ended, clock::unix_millis()).await {
         // The change is made and its beginning is on record: the answer must not deny it.
-        tracing::error!(%error, action = %deed.action, begun, "audit entry for the end of a change is missing");
+        tracing::error!(%error, action = %deed.action, begun, "cannot audit end of change");
     }
     done
 }

@@ -114,7 +114,7 @@ impl Control {
         match self.inner.store.append_server_events(&events, clock::unix_millis()).await {
             Ok(_) => self.ring_events(),
             Err(error) => {
-                tracing::warn!(error = %chain(&error), "dropped events not told; trying again later");
+                tracing::warn!(error = %chain(&error), "cannot report dropped events, retrying");
                 self.inner.event_budgets.put_back_dropped(dropped, Instant::now());
             }
         }
@@ -155,10 +155,10 @@ impl Control {
         mut query: EventQuery,
         wait: Duration,
     ) -> Result<EventPage> {
-        let bells = &self.inner.bells;
+        let notifiers = &self.inner.notifiers;
         let deadline = tokio::time::Instant::now() + wait;
-        let mut rung = bells.events.subscribe();
-        let place = bells.followers.try_acquire();
+        let mut rung = notifiers.events.subscribe();
+        let place = notifiers.followers.try_acquire();
         loop {
             self.require_event_access(standing, &query).await?;
             rung.mark_unchanged();
@@ -175,7 +175,7 @@ impl Control {
                 () = something_new => {}
                 () = standing.changed() => {}
                 () = tokio::time::sleep_until(deadline) => {}
-                () = bells.shutdown.cancelled() => return Ok(page),
+                () = notifiers.shutdown.cancelled() => return Ok(page),
             }
         }
     }
@@ -187,22 +187,22 @@ impl Control {
 
     /// Ends what waits for events.
     pub(crate) fn end_waits(&self) {
-        self.inner.bells.shutdown.cancel();
+        self.inner.notifiers.shutdown.cancel();
     }
 
     /// Cancelled when the server ends.
     pub(crate) fn shutdown(&self) -> CancellationToken {
-        self.inner.bells.shutdown.clone()
+        self.inner.notifiers.shutdown.clone()
     }
 
     /// Changes when there may be new events.
     pub(crate) fn event_changes(&self) -> watch::Receiver<()> {
-        self.inner.bells.events.subscribe()
+        self.inner.notifiers.events.subscribe()
     }
 
     /// Changes when webhooks were added or removed.
     pub(crate) fn webhook_changes(&self) -> watch::Receiver<()> {
-        self.inner.bells.webhooks.subscribe()
+        self.inner.notifiers.webhooks.subscribe()
     }
 
     /// Gets events from now on. None where there are [`WEBHOOKS_MAX`] already.
@@ -229,7 +229,7 @@ impl Control {
             cursor: store.events(&EventQuery::default()).await?.next,
         };
         store.put_webhook(webhook.clone()).await?;
-        self.inner.bells.webhooks.send_replace(());
+        self.inner.notifiers.webhooks.send_replace(());
         Ok(Some(webhook))
     }
 
@@ -240,7 +240,7 @@ impl Control {
     /// Whether it was there.
     pub async fn remove_webhook(&self, id: Uuid) -> Result<bool> {
         let was_there = self.inner.store.delete_webhook(id).await?;
-        self.inner.bells.webhooks.send_replace(());
+        self.inner.notifiers.webhooks.send_replace(());
         Ok(was_there)
     }
 
@@ -256,6 +256,6 @@ impl Control {
     }
 
     pub(super) fn ring_events(&self) {
-        self.inner.bells.events.send_replace(());
+        self.inner.notifiers.events.send_replace(());
     }
 }

@@ -78,7 +78,7 @@ impl Control {
     async fn read_fleet(&self, before: Option<Arc<Fleet>>) -> Result<SeenFleet> {
         let at = clock::unix_millis();
         let mut fleet = self.inner.store.fleet(before).await?;
-        let gone = self.gone_unwritten();
+        let gone = self.offline_not_stored();
         for host in fleet.hosts.iter_mut().filter(|host| gone.contains(&host.site.agent)) {
             host.online = false;
         }

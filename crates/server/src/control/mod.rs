@@ -141,7 +141,7 @@ struct Inner {
     event_budgets: event_budget::EventBudgets,
     fleet: fleet::FleetCache,
     host_queries: questions::HostQueries,
-    bells: events::ChangeNotifiers,
+    notifiers: events::ChangeNotifiers,
     webhook_trials: TrialLimits,
     /// 0 before the link is served.
     link_expires_at: AtomicI64,
@@ -202,7 +202,7 @@ impl Control {
                 relays,
                 metrics: Metrics::default(),
                 traces: options.traces,
-                bells: events::ChangeNotifiers::new(tasks.shutdown().child_token()),
+                notifiers: events::ChangeNotifiers::new(tasks.shutdown().child_token()),
                 is_leaving: AtomicBool::new(false),
             }),
         };
@@ -294,7 +294,7 @@ impl Control {
     pub async fn hosts_named(&self, caller: &Caller, hosts: &[HostRef]) -> Result<Vec<HostRecord>> {
         caller.require_anywhere(Class::Read)?;
         let found = self.resolve(hosts).await?;
-        let gone = self.gone_unwritten();
+        let gone = self.offline_not_stored();
         let seen = |host: HostRecord| HostRecord { online: host.online && !gone.contains(&host.agent), ..host };
         let readable = found.into_iter().flatten().filter(|host| caller.is_allowed(Class::Read, host, None));
         Ok(readable.map(seen).collect())

@@ -46,7 +46,7 @@ impl Control {
     /// its ledger right afterwards is told again. If this fails, the next observation says the same.
     async fn keep_managed(&self, managed: Vec<Managed>) {
         if let Err(error) = self.inner.store.keep_managed(&managed).await {
-            tracing::warn!(%error, "who is managed was not kept");
+            tracing::warn!(%error, "cannot store managed flags");
         }
         for Managed { agent, key, .. } in &managed {
             if let Some(session) = self.inner.sessions.get(agent) {

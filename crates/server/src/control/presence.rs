@@ -453,7 +453,7 @@ impl Control {
     }
 
     /// Agents that are gone though the store calls them online: it cannot be written. Mostly nobody.
-    pub(super) fn gone_unwritten(&self) -> HashSet<AgentId> {
+    pub(super) fn offline_not_stored(&self) -> HashSet<AgentId> {
         self.inner.presence.gone(Instant::now())
     }
 
@@ -461,7 +461,7 @@ impl Control {
     pub async fn hosts(&self, caller: &Caller, query: HostQuery) -> Result<Vec<HostRecord>> {
         caller.require_anywhere(Class::Read)?;
         let places = Some(caller.permissions.places(Class::Read).clone());
-        let gone = self.gone_unwritten();
+        let gone = self.offline_not_stored();
         if gone.is_empty() {
             return Ok(self.inner.store.hosts(&HostQuery { places, ..query }).await?);
         }
@@ -582,7 +582,7 @@ impl Control {
             }
             Err(StoreError::Closed) => {}
             Err(error) => {
-                tracing::warn!(agents = ended.len(), error = %chain(&error), "ends of sessions not recorded; trying again");
+                tracing::warn!(agents = ended.len(), error = %chain(&error), "cannot record closed sessions, retrying");
                 let (back, gone): (Vec<_>, Vec<_>) =
                     ended.into_iter().partition(|ended| self.is_connected(&ended.agent));
                 self.inner.presence.put_back(gone);

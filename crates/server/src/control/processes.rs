@@ -311,7 +311,7 @@ impl Control {
 
     /// With what only memory knows.
     fn refresh<'a>(&self, records: impl IntoIterator<Item = &'a mut ProcessRecord>) {
-        let gone = self.gone_unwritten();
+        let gone = self.offline_not_stored();
         for record in records {
             record.online &= !gone.contains(&record.agent);
             if let (Some(snapshot), Some(session)) = (&mut record.snapshot, self.inner.sessions.get(&record.agent)) {

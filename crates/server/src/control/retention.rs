@@ -127,7 +127,7 @@ impl Control {
         let before = |kept: Duration| uptime - Uptime::try_from(kept.as_millis()).unwrap_or(Uptime::MAX / 2);
         for seen in self.inner.sessions.seen_generations().chunks(SLICE_AGENTS) {
             if let Err(error) = self.inner.store.note_generations(seen).await {
-                tracing::warn!(error = %chain(&error), "generations of agents not noted; tombstones stay");
+                tracing::warn!(error = %chain(&error), "cannot record agent generations, keeping tombstones");
                 break;
             }
             tokio::time::sleep(SLICE_PAUSE).await;

@@ -85,7 +85,7 @@ impl Control {
     /// nothing changes and nothing is recorded.
     pub async fn cancel(&self, caller: &Caller, task: TaskId) -> Result<bool> {
         let deed = AuditAction::new("cancel_task", [Class::Operate]).on([task]);
-        let view = self.require_task_control(caller, &deed, task, Steering::HoldBack).await?;
+        let view = self.require_task_control(caller, &deed, task, TaskControl::HoldBack).await?;
         if view.cancelled_at.is_some() || view.targets.iter().all(|target| target.outcome.is_some()) {
             return Ok(false);
         }
@@ -101,7 +101,7 @@ impl Control {
         caller: &Caller,
         deed: &AuditAction,
         task: TaskId,
-        steering: Steering,
+        steering: TaskControl,
     ) -> Result<TaskView> {
         let Some(view) = self.inner.store.task(task).await? else {
             caller.unknown_task::<()>(Class::Operate, task)?;
@@ -115,15 +115,15 @@ impl Control {
         Ok(view)
     }
 
-    async fn require_on_open_targets(&self, caller: &Caller, task: &TaskView, steering: Steering) -> Result<()> {
+    async fn require_on_open_targets(&self, caller: &Caller, task: &TaskView, steering: TaskControl) -> Result<()> {
         let mut by_need: BTreeMap<(Class, &Namespace), Vec<AgentId>> = BTreeMap::new();
         for TargetView { target, .. } in task.targets.iter().filter(|view| view.outcome.is_none()) {
             let item = task.items.get(target.item as usize);
             let Some((item, agent)) = item.zip(target.agent.as_ref()) else { continue };
             let Some(kind) = item.kind else { continue };
             let operated = match steering {
-                Steering::HoldBack => TargetSpec::nothing(),
-                Steering::GoOn => TargetSpec::kept(item.spec.clone(), item.carried),
+                TaskControl::HoldBack => TargetSpec::nothing(),
+                TaskControl::GoOn => TargetSpec::kept(item.spec.clone(), item.carried),
             };
             for class in operated.required(kind).iter() {
                 by_need.entry((class, &item.key.namespace)).or_default().push(agent.clone());
@@ -157,7 +157,7 @@ impl Control {
     /// Releases no further targets of a rolling task until it is resumed.
     pub async fn pause(&self, caller: &Caller, task: TaskId) -> Result<()> {
         let deed = AuditAction::new("pause_task", [Class::Operate]).on([task]);
-        let view = self.require_task_control(caller, &deed, task, Steering::HoldBack).await?;
+        let view = self.require_task_control(caller, &deed, task, TaskControl::HoldBack).await?;
         let not_rolling = move || ControlError::TaskState(messages::task_has_none_to_release(task));
         if view.rollout.is_none_or(|rollout| rollout.state != RolloutState::Running) {
             return Err(not_rolling());
@@ -171,7 +171,7 @@ impl Control {
     /// Lets a rolling task go on after its canary, or after somebody paused it.
     pub async fn resume(&self, caller: &Caller, task: TaskId) -> Result<()> {
         let deed = AuditAction::new("resume_task", [Class::Operate]).on([task]);
-        let view = self.require_task_control(caller, &deed, task, Steering::GoOn).await?;
+        let view = self.require_task_control(caller, &deed, task, TaskControl::GoOn).await?;
         let not_waiting = move || ControlError::TaskState(messages::task_is_not_paused(task));
         if view.rollout.is_none_or(|rollout| rollout.state != RolloutState::Paused) {
             return Err(not_waiting());
@@ -209,7 +209,7 @@ impl Control {
 
 /// What becomes of the open targets of a task that is steered.
 #[derive(Clone, Copy, Debug)]
-enum Steering {
+enum TaskControl {
     /// None of them is operated for it, so it does not matter what they carry.
     HoldBack,
     /// They are operated with what they carry.

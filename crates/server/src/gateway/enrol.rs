@@ -107,9 +107,9 @@ async fn decide(gateway: &Gateway, request: Request, peer: SocketAddr) -> Result
 
 /// Refusals, logged no faster than the log can take them.
 #[derive(Debug, Default)]
-pub(super) struct Strangers(LogLimit);
+pub(super) struct UnverifiedPeerLog(LogLimit);
 
-impl Strangers {
+impl UnverifiedPeerLog {
     fn log(&self, peer: SocketAddr, who: &str, refused: &Refused) {
         if let Some(unlogged) = self.0.turn(Instant::now()) {
             tracing::warn!(%peer, who, reason = %refused, unlogged, "enrolment refused");

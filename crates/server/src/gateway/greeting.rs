@@ -114,7 +114,7 @@ fn last_word(
     match ended {
         Ended::ForgedHello(untrusted) => {
             if let (Some(via), Some(unlogged)) = (via, gateway.refused.turn(Instant::now())) {
-                tracing::warn!(%peer, %agent, relay = %via.relay, %untrusted, unlogged, "a relay brought a hello that is not by its agent");
+                tracing::warn!(%peer, %agent, relay = %via.relay, %untrusted, unlogged, "relayed hello has a bad signature");
             }
             None
         }
@@ -174,7 +174,7 @@ pub(super) async fn open_direct(tls: Direct, guest: Guest, gateway: Arc<Gateway>
 }
 
 /// An agent that a relay has brought, and of which nothing is verified.
-pub(super) struct Brought {
+pub(super) struct RelayedHello {
     pub(super) connection: Connection,
     pub(super) certificate: CertificateDer<'static>,
     pub(super) peer: SocketAddr,
@@ -182,7 +182,7 @@ pub(super) struct Brought {
 }
 
 /// Of an agent behind a relay: nothing is verified before its turn, which it has until it is welcomed.
-pub(super) async fn open_relayed(brought: Brought, gateway: Arc<Gateway>, tasks: Tasks) {
+pub(super) async fn open_relayed(brought: RelayedHello, gateway: Arc<Gateway>, tasks: Tasks) {
     let Some(mut turn) = gateway.admission.turn(Origin::Relayed(brought.via.relay.clone())).await else {
         gateway.control.metrics().admission("late");
         return put_off(brought, &gateway).await;
@@ -195,8 +195,8 @@ pub(super) async fn open_relayed(brought: Brought, gateway: Arc<Gateway>, tasks:
     }
 }
 
-async fn greeted_behind_relay(brought: Brought, gateway: &Gateway) -> Option<Opened> {
-    let Brought { connection, certificate, peer, via } = brought;
+async fn greeted_behind_relay(brought: RelayedHello, gateway: &Gateway) -> Option<Opened> {
+    let RelayedHello { connection, certificate, peer, via } = brought;
     let relay = &via.relay;
     let agent = match gateway.agent_certificates.verify(&certificate, now()) {
         Ok(agent) => agent,
@@ -218,7 +218,7 @@ async fn greeted_behind_relay(brought: Brought, gateway: &Gateway) -> Option<Ope
 
 /// Its turn did not come. Unlike before TLS there is somebody to tell: the relay has proved itself, and could keep the agent
 /// away by itself.
-async fn put_off(Brought { connection, via, .. }: Brought, gateway: &Gateway) {
+async fn put_off(RelayedHello { connection, via, .. }: RelayedHello, gateway: &Gateway) {
     let stay_away_max = Pace::of_fleet(gateway.control.agents_expected()).stay_away_max();
     let interval = gateway.admission.interval(Kind::Relayed);
     let retry_after = gateway.busy.put_off(Instant::now(), interval, stay_away_max);

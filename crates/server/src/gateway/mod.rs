@@ -75,9 +75,9 @@ struct Gateway {
     greetings: Arc<Handshakes>,
     admission: Arc<Admission>,
     busy: Arc<Busy>,
-    strangers: enrol::Strangers,
+    strangers: enrol::UnverifiedPeerLog,
     /// Agents whose session could not be opened: with a full store, all of them come again and again.
-    unopened: enrol::Strangers,
+    unopened: enrol::UnverifiedPeerLog,
     /// Agents that get no session, or say what cannot be kept or understood.
     refused: LogLimit,
     unkept: LogLimit,
@@ -131,7 +131,7 @@ pub(crate) async fn serve(
     let listener = TcpListener::bind(address).await.map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
     control.serves_link_at(address.port());
-    let (strangers, unopened) = (enrol::Strangers::default(), enrol::Strangers::default());
+    let (strangers, unopened) = (enrol::UnverifiedPeerLog::default(), enrol::UnverifiedPeerLog::default());
     let (greetings, refused, unkept) = (Arc::default(), LogLimit::default(), LogLimit::default());
     let (unsettled, sessions) = (LogLimit::default(), AgentLogLimit::default());
     let admission = Arc::new(Admission::new(control.metrics().link_gauges()));

@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 use super::connection::{Connection, Direct};
 use super::enrol::{CERTIFICATE_LIFETIME, Refused};
-use super::greeting::{self, Brought, Via};
+use super::greeting::{self, RelayedHello, Via};
 use super::{GREETING_LIMIT, Gateway, now};
 use crate::control::{ConnectedRelay, ControlError, RelayConnection};
 
@@ -127,7 +127,7 @@ fn presented(tls: &Direct) -> proctor_pki::Result<(RelayId, String)> {
 pub(super) async fn open(tls: Direct, peer: SocketAddr, slot: &Greeting, gateway: Arc<Gateway>, tasks: Tasks) {
     let (relay, key) = match presented(&tls) {
         Ok(presented) => presented,
-        Err(error) => return tracing::warn!(%peer, %error, "a peer came as a relay with another certificate"),
+        Err(error) => return tracing::warn!(%peer, %error, "peer claims to be a relay without a relay certificate"),
     };
     let counters = tls.get_ref().0.counters();
     let (mut frames, mut arrivals): (Frames, Arrivals) = ends(framed(tls, RelayCodec::relay()), counters);
@@ -152,7 +152,7 @@ pub(super) async fn open(tls: Direct, peer: SocketAddr, slot: &Greeting, gateway
         }
     };
     gateway.greetings.know([peer.ip()]);
-    tracing::info!(%peer, %relay, cloud = connection.cloud, "a relay is connected");
+    tracing::info!(%peer, %relay, cloud = connection.cloud, "relay connected");
     let shutdown = tasks.shutdown();
     let of_tasks = tasks.clone();
     tasks.spawn_to_end("relay connection", async move {
@@ -171,7 +171,7 @@ pub(super) async fn open(tls: Direct, peer: SocketAddr, slot: &Greeting, gateway
             return; // it is the server that is gone, not the relay
         }
         let agents = connection.streams.count();
-        tracing::warn!(%relay, cloud = connection.cloud, agents, why = %chain(&ended), "a relay is gone");
+        tracing::warn!(%relay, cloud = connection.cloud, agents, why = %chain(&ended), "relay disconnected");
         gateway.control.relay_disconnected(connection, &key).await;
     });
 }
@@ -346,7 +346,7 @@ impl Opener {
         let (relay, cloud, streams) = (relay.clone(), *cloud, streams.clone());
         let stream = Counted::new(Budgeted::new(stream, self.large_frames.clone()));
         streams.note_beats(number, &stream.counters());
-        let brought = Brought {
+        let brought = RelayedHello {
             connection: Connection::Relayed(stream),
             certificate: CertificateDer::from(certificate_der),
             peer: self.peer,

@@ -69,11 +69,11 @@ pub(super) enum Ended {
     RenewKey,
     #[error("cannot sign: {0}")]
     NotSigned(String),
-    #[error("a report was not by the agent: {0}")]
+    #[error("report signature is invalid: {0}")]
     Forged(Untrusted),
     #[error("the link broke")]
     Link(#[from] WireError),
-    #[error("control refused")]
+    #[error("the control plane rejected the session")]
     Control(#[from] ControlError),
     #[error("cannot issue or sign something")]
     Pki(#[from] proctor_pki::PkiError),
@@ -101,7 +101,7 @@ pub(super) fn start(opened: Opened, turn: Turn, gateway: Arc<Gateway>, tasks: Ta
     let agent = session.agent().clone();
     gateway.greetings.know([peer.ip()]);
     if let Some(unlogged) = gateway.sessions.turn(&agent, Instant::now()) {
-        tracing::info!(%peer, %agent, epoch = session.epoch(), unlogged, "an agent is connected");
+        tracing::info!(%peer, %agent, epoch = session.epoch(), unlogged, "agent connected");
     }
     let shutdown = tasks.shutdown();
     tasks.spawn_to_end("link session", async move {
@@ -116,7 +116,7 @@ pub(super) fn start(opened: Opened, turn: Turn, gateway: Arc<Gateway>, tasks: Ta
         if is_verified && !session.is_settled() && !matches!(ended, Ended::Fenced | Ended::Dismissed(_)) {
             gateway.control.metrics().session("unsettled");
             if let Some(unlogged) = gateway.unsettled.turn(Instant::now()) {
-                tracing::warn!(%peer, agent = %session.agent(), why = %ended, unlogged, "an agent left before it had recorded its session: its log says whether it believes this server");
+                tracing::warn!(%peer, agent = %session.agent(), why = %ended, unlogged, "agent disconnected before confirming its session; see the agent's log");
             }
         }
         Box::pin(end(&gateway, &session, sender, receiver, via, ended)).await;
@@ -142,7 +142,7 @@ async fn end(
 ) {
     let control = &gateway.control;
     if let Some(unlogged) = gateway.sessions.turn(session.agent(), Instant::now()) {
-        tracing::info!(agent = %session.agent(), epoch = session.epoch(), why = %ended, unlogged, "an agent is gone");
+        tracing::info!(agent = %session.agent(), epoch = session.epoch(), why = %ended, unlogged, "agent disconnected");
     }
     // Said from here or by the agent; and one that was silent for so long was suspect before.
     let is_down = matches!(ended, Ended::Dismissed(_) | Ended::Left) || via.is_none() && matches!(ended, Ended::Silent);
@@ -314,7 +314,7 @@ impl Reader<'_> {
                 if let Err(error) = control.observed(session, observations).await
                     && let Some(unlogged) = gateway.unkept.turn(Instant::now())
                 {
-                    tracing::warn!(agent = %session.agent(), %error, unlogged, "observations were not kept");
+                    tracing::warn!(agent = %session.agent(), %error, unlogged, "cannot store observations");
                 }
             }
             FromAgent::Events { events } => {
@@ -357,7 +357,7 @@ impl Reader<'_> {
                 if let Err(error) = control.upgrade_reported(session, upgrade, step, reason).await
                     && let Some(unlogged) = gateway.unkept.turn(Instant::now())
                 {
-                    tracing::warn!(agent = %session.agent(), %upgrade, %error, unlogged, "an upgrade's end was not kept");
+                    tracing::warn!(agent = %session.agent(), %upgrade, %error, unlogged, "cannot store upgrade result");
                 }
             }
             FromAgent::Settled { epoch, recorded } if epoch == session.epoch() => {

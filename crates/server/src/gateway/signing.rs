@@ -168,7 +168,7 @@ pub(super) async fn follow(gateway: Arc<Gateway>) {
                 let renewed = signing.renew(authority, now());
                 if is_log_due(&mut logged_at, Instant::now()) {
                     let expires_at = signing.signer().expires_at();
-                    tracing::error!(error = %chain(&error), renewal = ?renewed.err(), %expires_at, "cannot look for a new signing key; the present one signs on");
+                    tracing::error!(error = %chain(&error), renewal = ?renewed.err(), %expires_at, "cannot reload signing key, keeping the current one");
                 }
             }
         }

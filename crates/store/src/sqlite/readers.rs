@@ -53,7 +53,7 @@ impl Readers {
         let idle = Arc::clone(&self.idle);
         let work = move || {
             let lent = PooledConnection::take(idle)?;
-            let value = lent.in_one_state(read).map_err(|failure| failure.of(what));
+            let value = lent.in_snapshot(read).map_err(|failure| failure.of(what));
             drop(lent);
             drop(permit);
             value
@@ -74,7 +74,7 @@ impl PooledConnection {
         Ok(Self { idle, connection: Some(connection) })
     }
 
-    fn in_one_state<T>(&self, read: impl FnOnce(&Connection) -> Tried<T>) -> Tried<T> {
+    fn in_snapshot<T>(&self, read: impl FnOnce(&Connection) -> Tried<T>) -> Tried<T> {
         let connection = self.connection.as_ref().expect("it is taken out only by drop");
         let transaction = connection.unchecked_transaction()?;
         read(&transaction)

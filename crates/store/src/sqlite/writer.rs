@@ -177,7 +177,7 @@ fn write_all(connection: &Connection, mut queue: mpsc::Receiver<Box<dyn Job>>) {
 /// What is committed is durable in the log already, so nobody waits for this.
 fn checkpoint(connection: &Connection, mode: &str) {
     if let Err(error) = connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(())) {
-        tracing::warn!(%error, "the store cannot copy its log into its file; the log grows until it can");
+        tracing::warn!(%error, "WAL checkpoint failed; the WAL keeps growing");
     }
 }
 

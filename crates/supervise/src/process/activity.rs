@@ -35,7 +35,7 @@ pub(super) enum Activity {
         next: Option<Time>,
         /// Grows from look to look.
         pause: Duration,
-        mood: ProbePlan,
+        plan: ProbePlan,
     },
     /// What an earlier life or a failed start has left behind is being ended; `next` comes after it.
     ClearingLeftovers { next: AfterLeftovers },

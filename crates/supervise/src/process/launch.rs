@@ -121,7 +121,7 @@ impl Process {
             return self.run_ended(now, &end);
         }
         self.keep_output(&end);
-        let mood = match &end.result {
+        let plan = match &end.result {
             _ if self.is_cut_short() => ProbePlan::ReportFailure(self.cut_failure(messages::start_command())),
             CommandResult::Cancelled if self.current.is_none() && !self.record.managed => {
                 ProbePlan::ReportFailure(Failure::new(Code::CommandFailed, messages::released_during_restart()))
@@ -139,17 +139,17 @@ impl Process {
             launch.until = until;
             self.dirty = true;
         }
-        self.probe_again(old, until, FIRST_PAUSE, mood);
+        self.probe_again(old, until, FIRST_PAUSE, plan);
     }
 
     /// Looks for the life that a start must have brought.
-    pub(super) fn probe_again(&mut self, old: Option<Incarnation>, until: Time, pause: Duration, mood: ProbePlan) {
+    pub(super) fn probe_again(&mut self, old: Option<Incarnation>, until: Time, pause: Duration, plan: ProbePlan) {
         self.probe();
-        self.work = Activity::WaitingForPid { old, until, next: None, pause, mood };
+        self.work = Activity::WaitingForPid { old, until, next: None, pause, plan };
     }
 
     fn probe_again_at(&mut self, next: Time, old: Option<Incarnation>, until: Time, pause: Duration) {
-        self.work = Activity::WaitingForPid { old, until, next: Some(next), pause, mood: ProbePlan::Retry };
+        self.work = Activity::WaitingForPid { old, until, next: Some(next), pause, plan: ProbePlan::Retry };
     }
 
     pub(super) fn on_probe_while_waiting(
@@ -159,11 +159,11 @@ impl Process {
         old: Option<Incarnation>,
         until: Time,
         pause: Duration,
-        mood: ProbePlan,
+        plan: ProbePlan,
     ) {
         self.unclear = matches!(look, Probe::Unclear { .. });
         match look {
-            Probe::Running(life) if Some(&life) != old.as_ref() => return self.on_pid_found(now, life, until, mood),
+            Probe::Running(life) if Some(&life) != old.as_ref() => return self.on_pid_found(now, life, until, plan),
             Probe::Running(life) => self.reason = messages::process_of_before_runs(life.pid),
             Probe::Absent(reason) | Probe::Unclear { reason, .. } => {
                 self.on_exit(now, None);
@@ -173,28 +173,28 @@ impl Process {
                 self.on_exit(now, None);
                 self.reason = reason;
                 let counts = !self.policy_of_current().policy.has_second_check();
-                if Some(pid) != self.named && matches!(mood, ProbePlan::Retry) && counts {
+                if Some(pid) != self.named && matches!(plan, ProbePlan::Retry) && counts {
                     // It came and died. The file may still be about to name its successor.
                     self.named = Some(pid);
                     return self.probe_again_at(now + AFTER_DEATH, old, now + AFTER_DEATH, pause);
                 }
             }
         }
-        match mood {
+        match plan {
             ProbePlan::Retry if now < until => {
                 let next = Some((now + pause).min(until));
                 let pause = (pause * 3 / 2).min(LAST_PAUSE);
-                self.work = Activity::WaitingForPid { old, until, next, pause, mood };
+                self.work = Activity::WaitingForPid { old, until, next, pause, plan };
             }
             ProbePlan::Retry | ProbePlan::LastProbe => self.on_pid_missing(now),
             ProbePlan::ReportFailure(failure) => self.launch_failed(now, failure),
         }
     }
 
-    fn on_pid_found(&mut self, now: Time, life: Incarnation, until: Time, mood: ProbePlan) {
+    fn on_pid_found(&mut self, now: Time, life: Incarnation, until: Time, plan: ProbePlan) {
         self.adopt(now, life);
         self.record.launch = None;
-        match (&self.current, mood) {
+        match (&self.current, plan) {
             (None, _) => self.relaunched(now),
             (Some(_), ProbePlan::ReportFailure(failure)) => self.fail(now, failure.code, failure.message),
             (Some(current), _) if current.request.kind == OperationKind::Reload => self.succeed(now),
@@ -235,7 +235,7 @@ impl Process {
     pub(super) fn exited_during_start_check(&mut self, now: Time, first: Time, life: &Incarnation) {
         let policy = &self.policy_of_current().policy;
         let must_stay = policy.has_second_check() && policy.lifetime == Lifetime::Resident;
-        let mood = match (must_stay, now < first) {
+        let plan = match (must_stay, now < first) {
             (false, _) => ProbePlan::LastProbe,
             (true, true) => {
                 self.named = Some(life.pid);
@@ -247,7 +247,7 @@ impl Process {
                 ProbePlan::ReportFailure(Failure::new(Code::CheckFailed, message))
             }
         };
-        self.probe_again(None, first, FIRST_PAUSE, mood);
+        self.probe_again(None, first, FIRST_PAUSE, plan);
     }
 
     fn on_pid_missing(&mut self, now: Time) {

@@ -406,8 +406,8 @@ impl Process {
     fn on_probed(&mut self, now: Time, look: Probe) {
         match std::mem::replace(&mut self.work, Activity::Idle) {
             Activity::Probing => self.handle_probe(now, look),
-            Activity::WaitingForPid { old, until, pause, mood, .. } => {
-                self.on_probe_while_waiting(now, look, old, until, pause, mood)
+            Activity::WaitingForPid { old, until, pause, plan, .. } => {
+                self.on_probe_while_waiting(now, look, old, until, pause, plan)
             }
             Activity::Launching { old, pause, since, .. } => {
                 self.on_probe_while_launching(now, look, old, pause, since)
@@ -498,7 +498,7 @@ impl Process {
         }
         match std::mem::replace(&mut self.work, Activity::Idle) {
             Activity::Backoff { .. } => self.probe(),
-            Activity::WaitingForPid { old, until, pause, mood, .. } => self.probe_again(old, until, pause, mood),
+            Activity::WaitingForPid { old, until, pause, plan, .. } => self.probe_again(old, until, pause, plan),
             Activity::Launching { old, pause, since, .. } => self.probe_while_launching(old, pause, since),
             Activity::StartCheck { .. } => self.pass_start_check(now),
             Activity::WaitingForExit { life, fallback, .. } => self.on_exit_timeout(now, life, fallback),

@@ -151,7 +151,7 @@ impl Process {
             (OperationKind::Start | OperationKind::Restart, _, launch) => {
                 let (until, old) = launch.map_or((now, None), |launch| (launch.until, launch.old));
                 self.work =
-                    Activity::WaitingForPid { old, until, next: Some(now), pause: FIRST_PAUSE, mood: ProbePlan::Retry };
+                    Activity::WaitingForPid { old, until, next: Some(now), pause: FIRST_PAUSE, plan: ProbePlan::Retry };
             }
             (OperationKind::Stop | OperationKind::Kill, None, _) => self.on_exit_reached(now),
             (OperationKind::Stop, Some(life), _) => {

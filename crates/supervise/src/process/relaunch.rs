@@ -85,7 +85,7 @@ impl Process {
             // A start from before the agent's restart may still bear fruit: nothing else, not even
             // an operation, begins before that is known.
             let next = Some(now + SEEK_PAUSE);
-            self.work = Activity::WaitingForPid { old, until, next, pause: SEEK_PAUSE, mood: ProbePlan::Retry };
+            self.work = Activity::WaitingForPid { old, until, next, pause: SEEK_PAUSE, plan: ProbePlan::Retry };
             return;
         }
         self.leave_launch_behind(now);

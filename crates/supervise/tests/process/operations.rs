@@ -362,7 +362,7 @@ fn a_stop_or_kill_that_finds_nothing_running_still_ends_the_management() {
     }
 }
 
-/// Looked at 5 s after the start command, and again at 10 s.
+/// CaptureCheck at 5 s after the start command, and again at 10 s.
 fn checked_twice(change: impl FnOnce(&mut proctor_model::Spec)) -> std::sync::Arc<proctor_model::Spec> {
     spec(|spec| {
         spec.policy.start_check = secs(5);

@@ -33,7 +33,7 @@ pub(crate) struct FilesArgs {
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     files: FilesArgs,
-    /// Only tell what would be done, and change nothing
+    /// Dry run: show what would be done, and change nothing
     #[arg(long, env = "PROCTOR_PLAN", value_parser = BoolishValueParser::new())]
     plan: bool,
 }

@@ -65,12 +65,12 @@ super::catalogue! { Agent:
     pool_limit_lowered() =
         "its limit was lowered below the present use and has effect in 10 s" |
         "限额已调低到当前用量以下，10 秒后生效";
-    pool_has_no_victim() = "it is over its limit, and there is nobody to end" | "已超过限额，但没有可结束的进程";
+    pool_has_no_victim() = "over its limit, but no member can be evicted" | "已超过限额，但没有可结束的进程";
     pool_is_blocked(process: text) =
         "it is over its limit; {process} uses the most and cannot be ended now, so nobody is" |
         "已超过限额；{process} 用量最多但现在不能结束，因此不结束任何进程";
     pool_kills_capped() = "six members were ended within a minute; no more for now" | "一分钟内已结束六个成员，暂时不再结束";
-    pool_victim_survives(process: text) = "{process} had to go and is still there" | "{process} 应被结束但仍在运行";
+    pool_victim_survives(process: text) = "{process} was evicted but is still running" | "{process} 应被结束但仍在运行";
 
     // Schedules.
     scheduled_run_ended(process: text, exit: message) =

@@ -12,7 +12,7 @@ super::catalogue! { Server:
         "'{text}' is not an integer from {min} to {max}" |
         "'{text}' 不是 {min} 到 {max} 之间的整数";
     neither_true_nor_false(text: text) = "'{text}' is neither true nor false" | "'{text}' 既不是 true 也不是 false";
-    is_there_twice() = "is there twice" | "重复";
+    is_there_twice() = "is listed twice" | "重复";
     is_not_a_field(known: text) = "is not a field of this call; there are: {known}" | "不是该接口的字段，可用字段：{known}";
     rolling_carries_no_spec() = "a rolling task runs what is registered: register the spec first" | "滚动任务只执行已注册的规格：请先注册该规格";
     status_does_not_roll() = "does not go with status, which is asked of all targets at once: leave it out" | "不能与 status 一起使用：查询状态会同时发往所有目标，请去掉该字段";
@@ -54,7 +54,7 @@ super::catalogue! { Server:
     target_with_another_agent(target: text, first: text) =
         "target {target} is also at {first}, with another bk_agent_id" |
         "目标 {target} 同时出现在 {first}，但 bk_agent_id 不同";
-    group_twice(id: text) = "group '{id}' is there twice" | "进程组 '{id}' 重复";
+    group_twice(id: text) = "group '{id}' is listed twice" | "进程组 '{id}' 重复";
     not_a_lifetime(number: text) = "{number} is none of 0 (periodic), 1 (resident), 2 (once)" | "{number} 不是 0（周期执行）、1（常驻）、2（单次执行）之一";
     neither_manage_nor_release(number: text) = "{number} is neither 1 (manage) nor 2 (release)" | "{number} 既不是 1（托管）也不是 2（取消托管）";
     not_a_percentage(number: text) = "{number} is not a percentage between 0 and 100" | "{number} 不是 0 到 100 之间的百分比";

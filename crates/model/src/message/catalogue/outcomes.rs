@@ -185,7 +185,7 @@ super::catalogue! { Agent:
     pid_does_not_run(pid: text, path: text) = "pid {pid} of {path} does not run" | "{pid} 号进程（{path}）没有运行";
     pid_has_just_ended(pid: text, path: text) = "pid {pid} of {path} has just ended" | "{pid} 号进程（{path}）刚刚结束";
     pid_is_a_zombie(pid: text, path: text) =
-        "pid {pid} of {path} is dead, and its parent has not noticed" |
+        "pid {pid} of {path} is a zombie" |
         "{pid} 号进程（{path}）已死亡，其父进程尚未回收";
     pid_is_a_thread(pid: text, path: text) = "pid {pid} of {path} is a thread, not a process" | "{pid}（{path}）是线程，不是进程";
     pid_is_a_kernel_thread(pid: text, path: text) = "pid {pid} of {path} is a thread of the kernel" | "{pid}（{path}）是内核线程";
@@ -212,7 +212,7 @@ super::catalogue! { Agent:
         "process {pid} began after pid file {path} was written, and was started for another managed process" |
         "进程 {pid} 的启动时间晚于 pid 文件 {path} 的写入时间，且是为另一个托管进程启动的";
     pid_file_holds_own_pid(path: text, pid: text) = "pid file {path} holds {pid}, the agent's own pid" | "pid 文件 {path} 中是 Agent 自己的 pid {pid}";
-    process_of_before_runs(pid: text) = "process {pid} of before still runs" | "之前的进程 {pid} 仍在运行";
+    process_of_before_runs(pid: text) = "the previous process {pid} is still running" | "之前的进程 {pid} 仍在运行";
     process_ended(pid: text) = "process {pid} ended" | "进程 {pid} 已结束";
     process_ended_with(pid: text, exit: message) = "process {pid} ended with {exit}" | "进程 {pid} 已结束，{exit}";
 }

@@ -46,7 +46,7 @@ super::catalogue! { Agent:
     upgrade_not_started(problem: text) = "the new program could not be started: {problem}" | "新程序无法启动：{problem}";
     upgrade_ended(how: text) = "the new program ended during its trial: {how}" | "新程序在试运行期间结束：{how}";
     upgrade_hung(secs: text) =
-        "the new program showed no sign of life within {secs} s" |
+        "the new program sent no heartbeat within {secs} s" |
         "新程序在 {secs} 秒内没有任何响应";
     upgrade_unproved(secs: text) =
         "the new program had no lasting session with the server within {secs} s" |
@@ -55,7 +55,7 @@ super::catalogue! { Agent:
         "the host or the agent went down during the trial, {times} times" |
         "主机或代理在试运行期间中断了 {times} 次";
     upgrade_not_installed(path: text, problem: text) =
-        "the new program proved itself, but could not take the place of {path}: {problem}" |
+        "the new program proved itself, but could not replace {path}: {problem}" |
         "新程序已通过验证，但无法替换 {path}：{problem}";
 
     // Of a host, by the server.
@@ -66,7 +66,7 @@ super::catalogue! { Agent:
     upgrade_runs_already(version: text) = "version {version} runs already" | "版本 {version} 已在运行";
     upgrade_no_build(arch: text) = "there is no build for {arch}" | "没有适用于 {arch} 的构建";
     upgrade_host_lost() =
-        "the host was told and did not say what came of it" |
+        "the host was notified but reported no result" |
         "已通知主机，但未收到结果";
     upgrade_gone_back(version: text) =
         "it was upgraded, and then ran version {version} again" |

@@ -39,7 +39,7 @@ impl std::str::FromStr for GatewayKey {
 
 /// Whom the gateway has verified.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Vouched {
+pub(super) struct GatewayIdentity {
     pub(super) app: String,
     pub(super) user: String,
 }
@@ -75,7 +75,7 @@ struct User {
 
 impl GatewayKey {
     /// The reason of a refusal says nothing of the token's content.
-    pub(super) fn verify(&self, token: &str, now_secs: i64) -> Result<Vouched, &'static str> {
+    pub(super) fn verify(&self, token: &str, now_secs: i64) -> Result<GatewayIdentity, &'static str> {
         let (signed, signature) = token.rsplit_once('.').ok_or("it is not a JSON web token")?;
         let (header, claims) = signed.split_once('.').ok_or("it is not a JSON web token")?;
         let header: Header = part(header).ok_or("its header cannot be read")?;
@@ -92,7 +92,7 @@ impl GatewayKey {
 }
 
 impl Claims {
-    fn vouched(self, now_secs: i64) -> Result<Vouched, &'static str> {
+    fn vouched(self, now_secs: i64) -> Result<GatewayIdentity, &'static str> {
         let end = self.exp.ok_or("it has no end (exp)")?;
         if end.saturating_add(SKEW_SECS) < now_secs {
             return Err("it has expired");
@@ -103,7 +103,7 @@ impl Claims {
         let app = self.app.filter(|app| app.verified).and_then(|app| app.app_code).filter(|code| !code.is_empty());
         let user =
             self.user.filter(|user| user.verified).and_then(|user| user.username).filter(|name| !name.is_empty());
-        Ok(Vouched {
+        Ok(GatewayIdentity {
             app: app.ok_or("the gateway did not verify the app")?,
             user: user.ok_or("the gateway did not verify the user")?,
         })
@@ -184,7 +184,7 @@ XQIDAQAB
 
     #[test]
     fn a_token_of_the_gateway_names_app_and_user() {
-        let expected = || Vouched { app: "bk_gsekit".into(), user: "admin".into() };
+        let expected = || GatewayIdentity { app: "bk_gsekit".into(), user: "admin".into() };
 
         assert_eq!(key().verify(GOOD, 1_700_000_100), Ok(expected()));
         assert_eq!(key().verify(NEW_NAMES, 1_700_000_100), Ok(expected()));

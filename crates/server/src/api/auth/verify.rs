@@ -270,7 +270,7 @@ fn unverified(message: Message) -> ApiError {
 /// A hash of an older version is replaced at the first use; if that fails, at the next.
 async fn renew_hash(state: &ApiState, app: &App, hash: String) {
     match state.control.renew_app_hash(&app.code, &app.secret_hash, &hash).await {
-        Ok(_) => tracing::info!(app = app.code, "the app's secret is kept as a keyed hash now"),
+        Ok(_) => tracing::info!(app = app.code, "app secret rehashed"),
         Err(error) => tracing::warn!(app = app.code, %error, "the hash of the app's secret cannot be renewed"),
     }
 }

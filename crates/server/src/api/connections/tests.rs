@@ -72,7 +72,7 @@ fn an_answer_that_nobody_takes_gives_way_and_is_overdue() {
     let mut call = connection.begin_call(true, None);
     connection.last_progress.store(1, Ordering::Relaxed);
     assert!(connections.admit(peer(2)).is_none(), "its handler is at work");
-    let body = connection.does_no_work();
+    let body = connection.mark_idle();
     assert!(connection.rank(connection.now()).is_some(), "its body comes slowly");
     drop(body);
     assert!(connection.rank(connection.now()).is_none());
@@ -94,7 +94,7 @@ fn whoever_moves_next_to_nothing_gives_way() {
     let admitted = connections.admit(peer(1)).unwrap();
     let connection = &admitted.connection;
     let _call = connection.begin_call(false, Some(1 << 30));
-    let _body = connection.does_no_work();
+    let _body = connection.mark_idle();
     let after_seconds = connection.now() - millis(5 * SLOW_AFTER);
     connection.busy_since.store(after_seconds, Ordering::Relaxed);
     connection.has_sent(1 << 20);
@@ -210,7 +210,7 @@ fn single_bytes_and_frames_besides_calls_are_no_movement() {
     let connection = &admitted.connection;
     connection.is_of_somebody_known();
     let mut call = connection.begin_call(true, None);
-    let body = connection.does_no_work();
+    let body = connection.mark_idle();
     connection.last_progress.store(1, Ordering::Relaxed);
     let is_slow = || connection.rank(connection.now()).is_some();
 

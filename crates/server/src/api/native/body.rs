@@ -12,7 +12,7 @@ use proctor_api::{LIMIT, LIMIT_MAX};
 use proctor_model::{FieldError, Message, messages};
 use serde::de::DeserializeOwned;
 
-use super::caller::{BodyOf, HeldRooms, Rightless};
+use super::caller::{BodyOf, HeldRooms, WithoutPermissions};
 use super::decode::{self, DecodeError, Json};
 use super::error::{Kind, NativeError};
 use crate::api::ApiState;
@@ -43,7 +43,7 @@ where
     let rooms = request.extensions().get::<HeldRooms>().cloned().unwrap_or_default();
     let sender = sender_of(&request);
     let turn = request.extensions().get::<CallTurn>().cloned();
-    let rightless = request.extensions().get::<Rightless>().cloned();
+    let rightless = request.extensions().get::<WithoutPermissions>().cloned();
     // A body that comes slowly takes no call from others; how many may come at once is bounded with the bodies.
     if let Some(turn) = turn.as_ref().filter(|_| !request.body().is_end_stream()) {
         turn.pause();
@@ -82,7 +82,7 @@ fn is_blank(bytes: &[u8]) -> bool {
 pub(super) struct BodyLimit(pub(super) usize);
 
 async fn read_body(request: Request, state: &ApiState, sender: &BodySender) -> Result<ReadBody, NativeError> {
-    let _reading = request.extensions().get::<Arc<Connection>>().map(Connection::does_no_work);
+    let _reading = request.extensions().get::<Arc<Connection>>().map(Connection::mark_idle);
     let bytes_max = request.extensions().get::<BodyLimit>().map_or(BODY_BYTES_MAX, |limit| limit.0);
     Ok(state.border.bodies.read_at_most(bytes_max, request.into_body(), sender).await?)
 }
@@ -252,8 +252,8 @@ mod tests {
 
     #[test]
     fn a_field_that_is_there_twice_is_named() {
-        assert_eq!(problem(r#"{"operation": "stop", "operation": "start"}"#).1, "operation: is there twice");
-        assert_eq!(from_query::<Query>("limit=1&limit=2").unwrap_err().to_string(), "limit: is there twice");
+        assert_eq!(problem(r#"{"operation": "stop", "operation": "start"}"#).1, "operation: is listed twice");
+        assert_eq!(from_query::<Query>("limit=1&limit=2").unwrap_err().to_string(), "limit: is listed twice");
     }
 
     #[test]

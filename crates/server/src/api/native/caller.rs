@@ -15,7 +15,7 @@ use super::{ApiState, Result};
 use crate::ServerError;
 use crate::api::auth::{Credentials, SessionProof};
 use crate::api::bodies::{BodySender, Reservation};
-use crate::api::connections::{Connection, NotWorking};
+use crate::api::connections::{Connection, IdleGuard};
 use crate::api::limits::CallTurn;
 use crate::api::request::{admitted, origin_of};
 use crate::control::{AuditAction, Caller, Control, ControlError};
@@ -28,7 +28,7 @@ pub(super) struct Authenticated {
     /// Paused while the body is read, and once the call only waits.
     turn: CallTurn,
     connection: Option<Arc<Connection>>,
-    waiting: Option<NotWorking>,
+    waiting: Option<IdleGuard>,
     _rooms: HeldRooms,
 }
 
@@ -58,7 +58,7 @@ impl FromRequestParts<ApiState> for Authenticated {
         if let Some(needs) = parts.extensions.get::<RouteRequirement>().cloned() {
             needs.check(&state.control, &who).await?;
             if let Some(class) = needs.class.filter(|_| !who.has_any_permission()) {
-                parts.extensions.insert(Rightless { who: who.clone(), class, needs });
+                parts.extensions.insert(WithoutPermissions { who: who.clone(), class, needs });
             }
         }
         parts.extensions.insert(BodyOf(BodySender::caller(&who)));
@@ -105,13 +105,13 @@ impl RouteRequirement {
 
 /// A caller without any role, on a route that takes one: nothing large of theirs is parsed.
 #[derive(Clone, Debug)]
-pub(super) struct Rightless {
+pub(super) struct WithoutPermissions {
     who: Caller,
     class: Class,
     needs: RouteRequirement,
 }
 
-impl Rightless {
+impl WithoutPermissions {
     pub(super) async fn refuse(&self, control: &Control) -> Result<()> {
         let Self { who, class, needs } = self;
         needs.audited(control, who, who.require_anywhere(*class)).await
@@ -121,7 +121,7 @@ impl Rightless {
 impl Authenticated {
     /// From now on the call only waits: others may take its turn, and its connection may give way.
     pub(super) fn waits(&mut self) {
-        self.waiting = self.connection.as_ref().map(Connection::does_no_work);
+        self.waiting = self.connection.as_ref().map(Connection::mark_idle);
         self.turn.pause();
     }
 

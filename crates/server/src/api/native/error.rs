@@ -85,7 +85,7 @@ impl Kind {
             Self::Conflict => "What is there does not go together with the request. Nothing was changed.",
             Self::TooManyRequests => "Too many at once; try again later.",
             Self::Unavailable => "The store cannot be read or written, or the server is shutting down.",
-            Self::Internal => "The server has a defect that this request ran into.",
+            Self::Internal => "Internal error in the server.",
         }
     }
 }

@@ -180,7 +180,7 @@ fn pools(settings: Vec<PoolSetting>) -> std::result::Result<Vec<Pool>, FieldErro
     let mut seen = HashSet::new();
     for (index, pool) in settings.iter().enumerate() {
         if !seen.insert((&pool.namespace, &pool.id)) {
-            let problem = format!("pool {} of {} is there twice", pool.id, pool.namespace);
+            let problem = format!("pool {} of {} is listed twice", pool.id, pool.namespace);
             return Err(FieldError::new(format!("pools[{index}]"), problem));
         }
     }

@@ -105,7 +105,7 @@ pub(super) async fn list(_: Authenticated, State(state): State<ApiState>) -> Res
     Ok(Json(UpgradeList { upgrades }))
 }
 
-/// One upgrade with what became of its hosts.
+/// One upgrade with the state of its hosts.
 #[utoipa::path(get, path = "/upgrades/{id}", operation_id = "upgrade", params(("id" = String, Path)), tag = "hosts",
                responses((status = 200, body = UpgradeDetail)))]
 pub(super) async fn show(

@@ -261,7 +261,7 @@ impl Control {
         loop {
             tokio::select! {
                 () = self.inner.rollouts.wake.notified() => {}
-                _ = period.tick() => self.look_at_settling().await,
+                _ = period.tick() => self.check_settling().await,
                 _ = rights_period.tick() => self.stop_withdrawn().await,
                 Ok(()) = access.changed() => self.stop_withdrawn().await,
             }
@@ -343,7 +343,7 @@ impl Control {
     }
 
     /// Asks the store which of the processes that should become healthy are.
-    async fn look_at_settling(&self) {
+    async fn check_settling(&self) {
         let waiting: Vec<Settling> = {
             let by_task = self.inner.rollouts.by_task.lock();
             let all = by_task.iter().flat_map(|(task, rolling)| {
@@ -356,7 +356,7 @@ impl Control {
         };
         let mut healthy: BTreeMap<TaskId, Vec<(u32, bool)>> = BTreeMap::new();
         for asked in waiting.chunks(SETTLING_ASKED_MAX) {
-            match self.became_well(asked).await {
+            match self.became_healthy(asked).await {
                 Ok(well) => well.for_each(|it| healthy.entry(it.task).or_default().push((it.index, true))),
                 Err(error) => tracing::warn!(%error, "cannot read the health of processes"),
             }
@@ -370,7 +370,10 @@ impl Control {
     }
 
     /// Those of them that are well, by one question to the store about these processes and no others.
-    async fn became_well<'a>(&self, waiting: &'a [Settling]) -> Result<impl Iterator<Item = &'a Settling> + use<'a>> {
+    async fn became_healthy<'a>(
+        &self,
+        waiting: &'a [Settling],
+    ) -> Result<impl Iterator<Item = &'a Settling> + use<'a>> {
         let places = waiting.iter().map(|it| (it.place.agent.clone(), it.place.key.clone())).collect();
         let records = self.processes_at(places).await?;
         let is_well = |(it, record): &(&Settling, Option<ProcessRecord>)| {

@@ -144,7 +144,7 @@ impl UpgradeMachine {
     }
 
     /// The host has all of the build now, or will have it in a moment.
-    pub(super) fn gave_all(&mut self, agent: &AgentId, now: Instant) {
+    pub(super) fn build_delivered(&mut self, agent: &AgentId, now: Instant) {
         if let Some(place) = self.places.get(agent) {
             self.hosts[*place].given_at = Some(now);
         }

@@ -307,7 +307,7 @@ impl Control {
             let machine = current.as_mut().filter(|machine| machine.upgrade.id == upgrade);
             let machine = machine.filter(|machine| machine.may_fetch(session.agent()));
             let Some(machine) = machine else { return Some(Vec::new()) };
-            machine.gave_all(session.agent(), Instant::now());
+            machine.build_delivered(session.agent(), Instant::now());
         }
         Some(part)
     }

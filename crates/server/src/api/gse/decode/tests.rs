@@ -442,7 +442,7 @@ fn what_does_not_fit_a_pool_is_refused_by_its_path() {
     let cases = [
         ("/spec/process_group", json!([]), format!("{at}: must hold at least one group")),
         ("/spec/process_group", json!(null), format!("{at}: is missing")),
-        ("/spec/process_group", json!([group, group]), format!("{at}[1].id: group 'gse' is there twice")),
+        ("/spec/process_group", json!([group, group]), format!("{at}[1].id: group 'gse' is listed twice")),
         ("/spec/process_group/0/id", json!(""), format!("{at}[0].id: must not be empty")),
         (
             "/spec/process_group/0/resource/cpu_pool_weight",

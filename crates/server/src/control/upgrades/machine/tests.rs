@@ -358,7 +358,7 @@ fn a_host_that_was_given_the_whole_build_may_be_at_its_trial_when_the_upgrade_is
     let first = machine.step(now, ready);
     machine.apply(&first.changes, now);
     for number in [0, 1] {
-        machine.gave_all(&agent(number), now);
+        machine.build_delivered(&agent(number), now);
         machine.reported(&agent(number), UpgradeStep::Fetching);
     }
     machine.upgrade.state = UpgradeState::Cancelled;
