@@ -4,6 +4,7 @@ import { useDeferredValue, useState } from "react";
 import { useNavigate } from "react-router";
 import { ApiError, type Schemas } from "@/api/client";
 import { planRegistration, type Registration, register } from "@/api/processes";
+import { ofNote } from "@/messages/told";
 import { useMessages } from "@/settings/context";
 import { CopyText } from "@/ui/copy";
 import { useNumbers } from "@/ui/format";
@@ -94,7 +95,7 @@ function groupChanges(hosts: HostChange[]): { hosts: HostChange[] }[] {
 }
 
 function ChangeGroup({ hosts }: { hosts: HostChange[] }) {
-  const { register: text, process } = useMessages();
+  const { register: text, process, terms } = useMessages();
   const number = useNumbers();
   const first = hosts[0];
   if (!first) return null;
@@ -116,8 +117,8 @@ function ChangeGroup({ hosts }: { hosts: HostChange[] }) {
           {hosts.length > 3 ? process.hosts(number(hosts.length)) : hosts.map((host) => host.host).join(", ")}
         </span>
       </div>
-      {first.refused && <p className="tone-failed">{first.refused.message}</p>}
-      {first.note && <p className="tone-warning">{first.note}</p>}
+      {first.refused && <p className="tone-failed">{terms.told(first.refused)}</p>}
+      {first.note && <p className="tone-warning">{terms.told(ofNote(first))}</p>}
       {first.registered && first.changes.length > 0 && (
         <dl className="changes">
           {first.changes.map((change) => (
