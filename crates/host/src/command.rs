@@ -342,7 +342,7 @@ async fn kill(killer: &Killer, shell: ProcessRef, leaf: Option<&Leaf>) {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => tracing::warn!(%error, pid = shell.pid, "a command cannot be killed"),
         Err(_) => {
-            tracing::warn!(pid = shell.pid, "a command waits long to be killed; it is killed without being frozen");
+            tracing::warn!(pid = shell.pid, "tree kill is stuck, killing the command without freezing it");
             killer.kill_at_once(killer.session_of(shell, leaf)).await;
             // Also if nobody could be listed.
             let _ = killer::signal(shell, rustix::process::Signal::KILL);

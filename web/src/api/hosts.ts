@@ -65,7 +65,8 @@ export const joinedQuery = (token: string) =>
 /** New hosts that an administrator has to let in. */
 export const awaitingQuery = queryOptions({
   queryKey: ["hosts", "awaiting"],
-  queryFn: async ({ signal }) => (await fetchHosts({ state: "awaits_approval" }, null, JOINED_MAX, signal)).rows,
+  queryFn: async ({ signal }) =>
+    (await fetchHosts({ state: "awaits_approval" }, null, JOINED_MAX, signal)).rows,
   refetchInterval: 10_000,
 });
 

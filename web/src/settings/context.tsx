@@ -1,4 +1,13 @@
-import { createContext, type ReactNode, useCallback, useContext, useEffect, useMemo, useRef, useState } from "react";
+import {
+  createContext,
+  type ReactNode,
+  useCallback,
+  useContext,
+  useEffect,
+  useMemo,
+  useRef,
+  useState,
+} from "react";
 import { setApiLanguage } from "@/api/client";
 import { loadMessages, type Messages } from "@/messages";
 import { isDark, type Preferences, savePreferences } from "./preferences";

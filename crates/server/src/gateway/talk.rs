@@ -170,7 +170,7 @@ impl Talk<'_> {
         let (control, session) = (self.control, self.session);
         let Assignments { processes, pools, all_through } = control.assignments(session).await?;
         if all_through.is_some() {
-            tracing::warn!(agent = %session.agent(), generation = session.sent_generation(), "an agent is older than what is remembered of unregistrations: it is told everything that is registered");
+            tracing::warn!(agent = %session.agent(), generation = session.sent_generation(), "agent is behind the oldest tombstone, sending the full registration list");
             // Before the generations that they say it has: an agent that ends in between is told again.
             for part in registered_parts(&processes, &pools) {
                 self.sender.feed(FromServer::Registered(part)).await?;

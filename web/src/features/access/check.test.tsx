@@ -42,12 +42,19 @@ test("without a place, who may do it everywhere is asked for", async () => {
 });
 
 test("who may do it on a process is asked with its namespace and host", async () => {
-  const grants = [grant({ allow_users: ["web"] }), grant({ subject: "user:bo", binding: "2", disabled: true })];
+  const grants = [
+    grant({ allow_users: ["web"] }),
+    grant({ subject: "user:bo", binding: "2", disabled: true }),
+  ];
   const asked = fakeApi({ ...places, [GRANTS]: () => ({ body: { grants } }) });
   renderPage(<Check />, { path: "/?right=register&namespace=web&host=0:10.0.0.1&cloud=7" });
 
   expect(await screen.findByText("owner on namespace:web (only web)")).toBeTruthy();
   expect(screen.getByText("disabled")).toBeTruthy();
   const query = asked.find((call) => call.url.pathname.endsWith("/grants"))?.url.searchParams;
-  expect(Object.fromEntries(query ?? [])).toEqual({ class: "register", namespace: "web", host: "0:10.0.0.1" });
+  expect(Object.fromEntries(query ?? [])).toEqual({
+    class: "register",
+    namespace: "web",
+    host: "0:10.0.0.1",
+  });
 });

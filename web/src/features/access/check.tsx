@@ -1,6 +1,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { Select } from "antd";
-import { appsQuery, type Grant, type GrantFilter, grantsQuery, operationClasses, usersQuery } from "@/api/access";
+import {
+  appsQuery,
+  type Grant,
+  type GrantFilter,
+  grantsQuery,
+  operationClasses,
+  usersQuery,
+} from "@/api/access";
 import { businessesQuery } from "@/api/hosts";
 import { useMessages } from "@/settings/context";
 import { FilterInput } from "@/ui/filter-input";

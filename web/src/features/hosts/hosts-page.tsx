@@ -2,7 +2,14 @@ import { useQuery } from "@tanstack/react-query";
 import { Button, Select, Tag } from "antd";
 import { useCallback, useMemo } from "react";
 import { Link, useNavigate } from "react-router";
-import { businessesQuery, fetchHosts, type Host, hostStates, hostTroubles, NEVER_CONNECTED } from "@/api/hosts";
+import {
+  businessesQuery,
+  fetchHosts,
+  type Host,
+  hostStates,
+  hostTroubles,
+  NEVER_CONNECTED,
+} from "@/api/hosts";
 import { overviewQuery } from "@/api/overview";
 import { type Concerns, usePaged } from "@/api/paged";
 import { useMessages } from "@/settings/context";

@@ -162,9 +162,7 @@ function SaveButton({ registration, hosts, process, isPlanned }: SaveProps) {
       const failed = rows.filter((row) => row.code !== 0);
       const [first] = failed;
       if (first) {
-        void message.warning(
-          `${text.someFailed(number(failed.length))}: ${first.host} ${terms.told(first)}`,
-        );
+        void message.warning(`${text.someFailed(number(failed.length))}: ${first.host} ${terms.told(first)}`);
       } else void message.success(text.saved);
       await client.invalidateQueries({ queryKey: ["process"] });
       await navigate(processPath(process, "spec"));

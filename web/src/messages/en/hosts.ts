@@ -38,7 +38,8 @@ export const hosts = {
     approve: "Approve",
     text: "Compare the key with what `proctor-agent doctor` shows on the host. Once approved, it gets work.",
   },
-  returningHelp: "Its agent has not come back yet since the server started, or since its connection or its relay is gone.",
+  returningHelp:
+    "Its agent has not come back yet since the server started, or since its connection or its relay is gone.",
   unreachableHelp: "No relay of its cloud area is connected; whether the host is well is not known.",
   column: {
     host: "Host",
