@@ -20,7 +20,7 @@ impl Silent {
     async fn start(world: &World) -> Option<Self> {
         let trap = MemoryTrap::mount(world.path("trap")).await?;
         let process = Started::new("/bin/sh", &["-c", &trap.command()]);
-        std::fs::write(world.path("silent.pid"), process.pid().to_string()).expect("a directory of its own");
+        std::fs::write(world.path("silent.pid"), process.pid().to_string()).expect("the pid file can be written");
         trap.holds(process.pid()).await;
         Some(Self { trap, process })
     }

@@ -134,6 +134,7 @@ struct Server {
 
 impl Server {
     /// Answers one request, or waits a little where there is none.
+    #[allow(clippy::disallowed_methods, reason = "a server on a thread of its own, which asks again and again")]
     fn serve(&mut self) -> io::Result<()> {
         let mut request = vec![0; 256 * 1024];
         let length = match self.device.read(&mut request) {
