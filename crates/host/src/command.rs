@@ -374,10 +374,10 @@ mod tests {
 
         let exit = child.wait().unwrap();
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&exit), Some(libc::SIGKILL));
-        for pid in others {
-            while Stat::of(pid).is_ok_and(|stat| !stat.is_dead()) {
-                std::thread::yield_now();
-            }
+        let begun = std::time::Instant::now();
+        while others.iter().any(|pid| Stat::of(*pid).is_ok_and(|stat| !stat.is_dead())) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "something of the command lives on");
+            std::thread::yield_now();
         }
     }
 }

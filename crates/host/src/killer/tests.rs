@@ -188,6 +188,9 @@ async fn a_kill_that_was_given_up_is_not_carried_out_later() {
     let directory = tempfile::tempdir().unwrap();
     let (killer, tree, session) = (killer(&directory), Sleeper::new(), leaderless_session());
     killer.shared.waiting.lock().has_thread = true; // which comes round later
+    while !is_asleep(tree.member()) || !is_asleep(session.member) {
+        let _ = rustix::thread::nanosleep(&STOP_PERIOD);
+    }
 
     for target in [Target::Tree(tree.member(), None), Target::Session(session.leader, None)] {
         let given_up = tokio::time::timeout(Duration::from_millis(1), killer.kill(target)).await;
@@ -195,8 +198,13 @@ async fn a_kill_that_was_given_up_is_not_carried_out_later() {
     }
     killer.shared.work();
 
-    assert!(!is_dead(tree.member()) && !is_dead(session.member));
+    assert!(is_asleep(tree.member()) && is_asleep(session.member));
     signal(session.member, Signal::KILL).unwrap();
+}
+
+/// Whether it sleeps: who was frozen and killed never does again.
+fn is_asleep(member: ProcessRef) -> bool {
+    Stat::of(member.pid).is_ok_and(|stat| stat.state == 'S' && stat.start_ticks == member.start_ticks)
 }
 
 /// A session whose leader has ended, and its only member.
