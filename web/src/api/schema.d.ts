@@ -4,6 +4,23 @@
  */
 
 export interface paths {
+    "/api/v1/access/grants": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Who may do what where. */
+        get: operations["grants"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/apps": {
         parameters: {
             query?: never;
@@ -1110,7 +1127,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One upgrade with what became of its hosts. */
+        /** One upgrade with the state of its hosts. */
         get: operations["upgrade"];
         put?: never;
         post?: never;
@@ -1399,7 +1416,7 @@ export interface components {
             key?: string | null;
         };
         /** @description Something that somebody should look at: one process on some hosts, or some hosts. */
-        Attention: {
+        Attention: components["schemas"]["Reason"] & {
             /**
              * Format: int64
              * @description On so many hosts.
@@ -1412,8 +1429,6 @@ export interface components {
             kind: components["schemas"]["AttentionKind"];
             /** @description Null where hosts are concerned. */
             process?: string | null;
-            /** @description On one of the hosts; empty where it is not known. */
-            reason: string;
             severity: components["schemas"]["Severity"];
             /**
              * Format: int64
@@ -1422,7 +1437,7 @@ export interface components {
             since?: number | null;
         };
         /** @enum {string} */
-        AttentionKind: "failed" | "crash_looping" | "evicted" | "unhealthy" | "host_away" | "host_unreachable" | "certificate_ends" | "clock_off" | "agent_outdated";
+        AttentionKind: "failed" | "crash_looping" | "evicted" | "unhealthy" | "host_away" | "host_unreachable" | "certificate_ends" | "clock_off" | "agent_outdated" | "awaits_approval";
         /** @description Oldest first, unless the newest were asked for. */
         AuditPage: {
             entries: components["schemas"]["AuditView"][];
@@ -1560,6 +1575,10 @@ export interface components {
             /** @description Null: it is there no longer. */
             to: unknown;
         };
+        CloudHosts: components["schemas"]["HostCounts"] & {
+            /** Format: int32 */
+            cloud: number;
+        };
         /** @description A line for the shell. It is passed on as it is; nothing is ever interpolated into it. */
         CommandLine: string;
         ConfigFile: {
@@ -1643,6 +1662,19 @@ export interface components {
             /** @description In hexadecimal digits. */
             sha256: string;
         };
+        /** @description Numbers of the overview at an earlier moment, of what the caller may read now. */
+        EarlierCounts: {
+            /** Format: int64 */
+            at_ms: number;
+            /** Format: int64 */
+            away: number;
+            /** Format: int64 */
+            crash_looping: number;
+            /** Format: int64 */
+            evicted: number;
+            /** Format: int64 */
+            failed: number;
+        };
         EndingCertificate: {
             /** Format: int64 */
             expires_at: number;
@@ -1684,7 +1716,7 @@ export interface components {
          * @description What kind of thing happened.
          * @enum {string}
          */
-        EventKind: "restart_succeeded" | "restart_failed" | "cancel_restart" | "limit_exceeded" | "pool_limit_exceeded" | "started" | "exited" | "adopted" | "pid_changed" | "health_changed" | "config_changed" | "schedule_skipped" | "fd_warning" | "pool_warning" | "agent_online" | "agent_offline" | "events_dropped" | "local_operation" | "command_refused" | "agent_upgraded" | "agent_upgrade_failed";
+        EventKind: "restart_succeeded" | "restart_failed" | "cancel_restart" | "limit_exceeded" | "pool_limit_exceeded" | "started" | "exited" | "adopted" | "pid_changed" | "health_changed" | "config_changed" | "schedule_skipped" | "fd_warning" | "pool_warning" | "agent_online" | "agent_offline" | "events_dropped" | "local_operation" | "command_refused" | "agent_upgraded" | "agent_upgrade_failed" | "agent_cloned" | "clock_off";
         /** @description Oldest first, except where `before` was asked for. */
         EventList: {
             events: components["schemas"]["EventView"][];
@@ -1773,6 +1805,26 @@ export interface components {
             hostname: string;
             online: boolean;
         };
+        /** @description By subject, then in the order of classes. */
+        GrantList: {
+            grants: components["schemas"]["GrantView"][];
+        };
+        /** @description A class that a binding gives. */
+        GrantView: {
+            /** @description Only of `register`: directories that hold every path of the spec; empty: any. */
+            allow_roots?: string[];
+            /** @description Only of `register`: values of `identity.user` that specs may have; empty: any. */
+            allow_users?: string[];
+            /** @description The id of the binding. */
+            binding: string;
+            class: string;
+            /** @description The user is disabled: the grant is there, but nobody can use it. */
+            disabled?: boolean;
+            role: string;
+            /** @description As the binding says it, such as `set:2`. */
+            scope: string;
+            subject: string;
+        };
         /** @description Made from an observation of the whole fleet that may be some seconds old. */
         GroupPage: {
             /** Format: int64 */
@@ -1808,12 +1860,23 @@ export interface components {
          * @enum {string}
          */
         HealthState: "healthy" | "unhealthy" | "cannot_run";
+        /** @description Hosts by their [`crate::HostStatus`]: each counts once. `GET /hosts?state=` lists them. */
         HostCounts: {
             /**
              * Format: int64
-             * @description Not connected, neither unreachable nor revoked.
+             * @description New hosts that get no work until an administrator approves them.
+             */
+            awaits_approval?: number;
+            /**
+             * Format: int64
+             * @description Not connected, and in none of the other states.
              */
             away: number;
+            /**
+             * Format: int64
+             * @description In maintenance, connected or not.
+             */
+            cordoned?: number;
             /** Format: int64 */
             online: number;
             /** Format: int64 */
@@ -1849,11 +1912,21 @@ export interface components {
             next?: string | null;
         };
         /**
-         * @description The worst that is known of the processes of a host; from good to bad, except that a host without a connected agent
-         *     is always away, or unreachable where no relay of its cloud area is connected.
+         * @description The worst that is known of the processes of a host; from good to bad. Of a host that is not online (`GET /hosts`,
+         *     `state`), that state instead, whatever is known of its processes.
          * @enum {string}
          */
-        HostState: "empty" | "running" | "stopped" | "changing" | "unknown" | "failed" | "away" | "unreachable";
+        HostState: "empty" | "running" | "stopped" | "changing" | "unknown" | "failed" | "away" | "unreachable" | "cordoned" | "awaits_approval";
+        /**
+         * @description In which state a host is. Where several would fit, the one that is listed last.
+         * @enum {string}
+         */
+        HostStatus: "away" | "unreachable" | "online" | "cordoned" | "revoked" | "awaits_approval";
+        /**
+         * @description What is wrong with a host beyond its state. Hosts that are cordoned or await approval have none.
+         * @enum {string}
+         */
+        HostTrouble: "certificate_ends" | "clock_off" | "agent_outdated";
         HostView: {
             agent: components["schemas"]["AgentId"];
             /** @description It is new and gets no work until an administrator approves it. */
@@ -1898,7 +1971,7 @@ export interface components {
              * @description Until when another key may take the host over, once.
              */
             rejoin_until?: number | null;
-            /** @description Not connected since the server's start; `online` turns false if it does not come back. */
+            /** @description Not connected since the server's start, or since its connection broke; `online` turns false if it does not come back. */
             returning?: boolean;
             /**
              * Format: int64
@@ -1907,6 +1980,8 @@ export interface components {
             revoked_at?: number | null;
             /** Format: int32 */
             supplier: number;
+            /** @description Its heartbeat is overdue, or its connection broke a moment ago: it may be gone. */
+            suspect?: boolean;
             /** @description Not connected because no relay of its cloud area is; whether the host is well is not known. */
             unreachable?: boolean;
         };
@@ -2170,6 +2245,33 @@ export interface components {
             /** @description Instead of all of these: exact pairs, each once. */
             targets?: components["schemas"]["ExactTarget"][] | null;
         };
+        /** @description What went wrong, where something did. */
+        OptionalFailure: {
+            /** @description In the language that the call asked for. */
+            error?: string | null;
+            /** @description By the names of the entry: text, or an object with `id` and `args` of its own. */
+            error_args?: Record<string, never> | null;
+            /** @description The entry of docs/messages.json that it is; absent where it is text alone. */
+            error_id?: string | null;
+        };
+        /** @description What somebody should know besides, where there is something. */
+        OptionalNote: {
+            /** @description In the language that the call asked for. */
+            note?: string | null;
+            /** @description By the names of the entry: text, or an object with `id` and `args` of its own. */
+            note_args?: Record<string, never> | null;
+            /** @description The entry of docs/messages.json that it is; absent where it is text alone. */
+            note_id?: string | null;
+        };
+        /** @description Why something is as it is, where there is a reason. */
+        OptionalReason: {
+            /** @description In the language that the call asked for. */
+            reason?: string | null;
+            /** @description By the names of the entry: text, or an object with `id` and `args` of its own. */
+            reason_args?: Record<string, never> | null;
+            /** @description The entry of docs/messages.json that it is; absent where it is text alone. */
+            reason_id?: string | null;
+        };
         /** @description Counts only what the caller may read. Made from an observation of the whole fleet that may be some seconds old. */
         Overview: {
             /** @description The most frequent first; at most fifty. */
@@ -2183,6 +2285,11 @@ export interface components {
             /** @description Of connected agents, those that end within seven days; the next twenty. */
             certificates_ending: components["schemas"]["EndingCertificate"][];
             certificates_ending_total: number;
+            /** @description The hosts of each cloud area; the fifty with the most, by number of the area. */
+            clouds?: components["schemas"]["CloudHosts"][];
+            /** @description How many cloud areas have hosts, beyond fifty too. */
+            clouds_total?: number;
+            earlier?: components["schemas"]["EarlierCounts"] | null;
             hosts: components["schemas"]["HostCounts"];
             processes: components["schemas"]["ProcessCounts"];
             tasks: components["schemas"]["TaskCounts"];
@@ -2249,10 +2356,8 @@ export interface components {
             targets: components["schemas"]["PlannedTarget"][];
             total: number;
         };
-        PlannedTarget: {
+        PlannedTarget: components["schemas"]["OptionalNote"] & {
             host: string;
-            /** @description What the spec asks for and does not get, such as more instances than can be told apart. */
-            note?: string | null;
             /** @description Whether the host's agent is connected; absent like `phase`. Without it, the target ends as `agent_absent`. */
             online?: boolean | null;
             operation: components["schemas"]["OperationKind"];
@@ -2340,7 +2445,13 @@ export interface components {
         };
         /** @description The base name of an executable. */
         ProcName: string;
+        /** @description Those of cordoned hosts are counted apart: what follows `cordoned` is without them. */
         ProcessCounts: {
+            /**
+             * Format: int64
+             * @description On hosts in maintenance, whatever their phase.
+             */
+            cordoned?: number;
             /**
              * Format: int64
              * @description Started three times or more by supervision since the last operation or stable run, and still managed.
@@ -2406,7 +2517,7 @@ export interface components {
             unhealthy: number;
         };
         /** @description One target of a task. */
-        ProcessOperation: {
+        ProcessOperation: components["schemas"]["Told"] & {
             app: string;
             /**
              * Format: int64
@@ -2426,7 +2537,6 @@ export interface components {
              * @description Its place in the task, from 0.
              */
             index: number;
-            message: string;
             name: string;
             /** @description Absent where the caller's number meant no operation. */
             operation?: string | null;
@@ -2508,7 +2618,7 @@ export interface components {
             presence_changed_at?: number;
             /** @description `NAMESPACE/NAME`. */
             process: string;
-            /** @description Why it does not run, where that is known, in English. */
+            /** @description Why it does not run, where that is known, in the language that the call asked for. */
             reason: string;
             /** @description By the names of the entry: text, or an object with `id` and `args` of its own. */
             reason_args?: Record<string, never> | null;
@@ -2532,10 +2642,18 @@ export interface components {
             started_at: number;
             version: string;
         };
-        Refusal: {
+        /** @description Why something is as it is. */
+        Reason: {
+            /** @description In the language that the call asked for. */
+            reason: string;
+            /** @description By the names of the entry: text, or an object with `id` and `args` of its own. */
+            reason_args?: Record<string, never> | null;
+            /** @description The entry of docs/messages.json that it is; absent where it is text alone. */
+            reason_id?: string | null;
+        };
+        Refusal: components["schemas"]["Told"] & {
             /** Format: int32 */
             code: number;
-            message: string;
             name: string;
         };
         /** @description The shape of register_proc_info, see docs/api.md; a field that is not here is refused. */
@@ -2624,12 +2742,10 @@ export interface components {
                 };
             };
         };
-        RegistrationChange: {
+        RegistrationChange: components["schemas"]["OptionalNote"] & {
             /** @description What an update would change; none at all where nothing would. */
             changes: components["schemas"]["Change"][];
             host: string;
-            /** @description What the spec asks for and does not get, such as more instances than can be told apart. */
-            note?: string | null;
             refused?: components["schemas"]["Refusal"] | null;
             /** @description Whether it is registered there now. */
             registered: boolean;
@@ -2724,7 +2840,7 @@ export interface components {
             canary?: number;
             /**
              * Format: int32
-             * @description With more failures than this the rest is not begun.
+             * @description Stops the rollout after more failures than this.
              */
             max_failures?: number;
             max_parallel: components["schemas"]["CountOrPercent"];
@@ -2733,15 +2849,13 @@ export interface components {
         };
         /** @enum {string} */
         RolloutState: "running" | "paused" | "failed" | "cancelled" | "done";
-        RolloutView: {
+        RolloutView: components["schemas"]["OptionalReason"] & {
             /** Format: int32 */
             canary: number;
             /** Format: int32 */
             max_failures: number;
             /** Format: int32 */
             max_parallel: number;
-            /** @description Why it ended before all targets were released. */
-            reason?: string | null;
             /**
              * Format: int32
              * @description How many targets have been released so far.
@@ -2751,11 +2865,10 @@ export interface components {
             wait_healthy: boolean;
         };
         /** @description What came of a call on one host, where no agent was needed. */
-        Row: {
+        Row: components["schemas"]["Told"] & {
             /** Format: int32 */
             code: number;
             host: string;
-            message: string;
             name: string;
         };
         /** @description One row for each host, in the caller's order. */
@@ -2937,7 +3050,7 @@ export interface components {
             targets: components["schemas"]["TargetRow"][];
         };
         /** @description One target of a task; 115 `handling` while it has no outcome. */
-        TargetRow: {
+        TargetRow: components["schemas"]["Told"] & {
             /** Format: int32 */
             code: number;
             host: string;
@@ -2946,11 +3059,6 @@ export interface components {
              * @description Its place in the task, from 0.
              */
             index: number;
-            message: string;
-            /** @description By the names of the entry: text, or an object with `id` and `args` of its own. */
-            message_args?: Record<string, never> | null;
-            /** @description What the message says, by its id in `docs/messages.json`; absent where it is text alone. */
-            message_id?: string | null;
             name: string;
             /** @description Absent where the caller's number meant no operation. */
             operation?: string | null;
@@ -3054,6 +3162,15 @@ export interface components {
             used: number;
             /** Format: int32 */
             uses: number;
+        };
+        /** @description What came of something. */
+        Told: {
+            /** @description In the language that the call asked for. */
+            message: string;
+            /** @description By the names of the entry: text, or an object with `id` and `args` of its own. */
+            message_args?: Record<string, never> | null;
+            /** @description The entry of docs/messages.json that it is; absent where it is text alone. */
+            message_id?: string | null;
         };
         /**
          * @description What is wrong with a process beyond its phase.
@@ -3305,11 +3422,9 @@ export interface components {
             webhooks: components["schemas"]["WebhookView"][];
         };
         /** @description What came of a test of a webhook. */
-        WebhookTested: {
+        WebhookTested: components["schemas"]["OptionalFailure"] & {
             /** @description Whether events would arrive. */
             delivered: boolean;
-            /** @description What went wrong; null where it was delivered. */
-            error?: string | null;
             /**
              * Format: int32
              * @description The HTTP status that the receiver answered with; null where it did not answer.
@@ -3369,7 +3484,7 @@ export interface components {
                 "application/json": components["schemas"]["ErrorBody"];
             };
         };
-        /** @description The server has a defect that this request ran into. */
+        /** @description Internal error in the server. */
         internal: {
             headers: {
                 [name: string]: unknown;
@@ -3449,6 +3564,46 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    grants: {
+        parameters: {
+            query?: {
+                /** @description `app:CODE` or `user:NAME`. */
+                subject?: string;
+                /** @description `read`, `operate`, `register`, `limits` or `admin`. */
+                class?: string;
+                namespace?: string;
+                /** @description An IP address, `CLOUD:IP` or an agent id: where it belongs counts as `business` and `cloud`. */
+                host?: string;
+                /** @description Not with `host`. */
+                business?: number;
+                /** @description Not with `host`. */
+                cloud?: number;
+                /** @description True: only those on everything. Not with a place. */
+                everywhere?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GrantList"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
     apps: {
         parameters: {
             query?: never;
@@ -4110,8 +4265,13 @@ export interface operations {
             query?: {
                 business?: number;
                 cloud?: number;
+                /** @description Whether its agent is connected, whatever the `state`. */
                 online?: boolean;
-                /** @description The agent's version. */
+                /** @description As `GET /overview` counts it, and as old as that; not with `token`. */
+                state?: components["schemas"]["HostStatus"];
+                /** @description As `GET /overview` counts it, and as old as that; not with `token`. */
+                trouble?: components["schemas"]["HostTrouble"];
+                /** @description The agent's version; empty: those that never connected. */
                 version?: string;
                 /** @description The id of the join token that its agent enrolled with, as long as the token is kept. For administrators. */
                 token?: string;
@@ -4687,6 +4847,8 @@ export interface operations {
                 lifetime?: components["schemas"]["Lifetime"];
                 /** @description Whether the host's agent is connected. */
                 online?: boolean;
+                /** @description Whether the host is in maintenance. */
+                cordoned?: boolean;
                 managed?: boolean;
                 health?: components["schemas"]["HealthState"];
                 /** @description What is wrong beyond the phase. */
@@ -4778,12 +4940,19 @@ export interface operations {
                 lifetime?: components["schemas"]["Lifetime"];
                 /** @description Whether the host's agent is connected. */
                 online?: boolean;
+                /** @description Whether the host is in maintenance. */
+                cordoned?: boolean;
                 managed?: boolean;
                 health?: components["schemas"]["HealthState"];
                 /** @description What is wrong beyond the phase. */
                 trouble?: components["schemas"]["Trouble"];
                 /** @description Part of `NAMESPACE/NAME`, `CLOUD:IP` or the version; the case of letters does not matter. */
                 q?: string;
+                /**
+                 * @description True: each kind is counted without its own filter (`namespace`, `phase`, `business`, `lifetime`, `selector`), so
+                 *     that it shows what the filter could be set to; `total` is with all of them.
+                 */
+                each_without?: boolean;
             };
             header?: never;
             path?: never;
@@ -4824,6 +4993,8 @@ export interface operations {
                 lifetime?: components["schemas"]["Lifetime"];
                 /** @description Whether the host's agent is connected. */
                 online?: boolean;
+                /** @description Whether the host is in maintenance. */
+                cordoned?: boolean;
                 managed?: boolean;
                 health?: components["schemas"]["HealthState"];
                 /** @description What is wrong beyond the phase. */

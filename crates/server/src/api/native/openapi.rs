@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use proctor_api::{
-    ErrorBody, ErrorDetail, GroupSort, HealthState, ProcessSort, SortOrder, TargetState, TaskState, Trouble,
+    ErrorBody, ErrorDetail, GroupSort, HealthState, HostStatus, HostTrouble, ProcessSort, SortOrder, TargetState,
+    TaskState, Trouble,
 };
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
@@ -27,6 +28,8 @@ pub(super) fn frame() -> OpenApi {
         .schema(GroupSort::name(), GroupSort::schema())
         .schema(HealthState::name(), HealthState::schema())
         .schema(Trouble::name(), Trouble::schema())
+        .schema(HostStatus::name(), HostStatus::schema())
+        .schema(HostTrouble::name(), HostTrouble::schema())
         .schema(SortOrder::name(), SortOrder::schema())
         .schema(TaskState::name(), TaskState::schema())
         .schema(TargetState::name(), TargetState::schema())
