@@ -215,6 +215,7 @@ mod tests {
         ] {
             assert!(critical.contains(&task), "{task} is not among {critical:?}");
         }
+        assert!(!critical.contains(&"overview trend"), "the server is of use without it");
         assert_eq!(tasks.failure(), None);
         assert!(tasks.end(Duration::from_secs(60)).await);
     }

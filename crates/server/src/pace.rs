@@ -27,7 +27,7 @@ impl Pace {
             if agents < upper {
                 let span = u32::try_from(upper - lower).expect("sizes of fleets are small numbers").max(1);
                 let into = u32::try_from(agents.saturating_sub(lower)).expect("it is below the span");
-                return Self { beat: beat + (at_upper - beat) * into / span };
+                return Self { beat: whole_millis(beat + (at_upper - beat) * into / span) };
             }
             (lower, beat) = (upper, at_upper);
         }
@@ -71,9 +71,21 @@ impl Pace {
     }
 }
 
+/// As the link carries intervals: an agent must be able to answer with the very one that it was told.
+fn whole_millis(interval: Duration) -> Duration {
+    interval - Duration::from_nanos(u64::from(interval.subsec_nanos() % 1_000_000))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_interval_is_one_that_the_link_carries_whole() {
+        let is_broken = |agents: &usize| !Pace::of_fleet(*agents).beat.subsec_nanos().is_multiple_of(1_000_000);
+
+        assert_eq!((0..=50_000).find(is_broken), None);
+    }
 
     #[test]
     fn the_interval_grows_with_the_fleet() {

@@ -48,9 +48,9 @@ pub use event_records::{EventCountQuery, EventPage, EventQuery, StoredEvent, Web
 pub use fleet::{CRASH_LOOP_STARTS, Fleet, FleetHost, FleetProcess, FleetSpec, Health, SpecNumber, Trouble};
 pub use fleet_filter::FleetFilter;
 pub use records::{
-    App, Assignment, Assignments, Cordon, HostLocation, HostQuery, HostRecord, LabelTerm, Managed, Millis, Observation,
-    PoolAssignment, PoolRecord, ProcessCursor, ProcessOrder, ProcessQuery, ProcessRecord, ProcessSort, Rank,
-    RegisterMode, Registered, Registration, SpecRevision, UnservedHost,
+    App, Assignment, Assignments, Cordon, HostLocation, HostQuery, HostRecord, HostRemoval, LabelTerm, Managed, Millis,
+    Observation, PoolAssignment, PoolRecord, ProcessCursor, ProcessOrder, ProcessQuery, ProcessRecord, ProcessSort,
+    Rank, RegisterMode, Registered, Registration, SpecRevision, UnservedHost,
 };
 pub use relay_records::{RelayEnrolment, RelayRecord, RelayToken, RelayTokenRecord};
 pub use retention::{AuditAnchor, DiskSpace, Prune, TableSize, Uptime};

@@ -119,6 +119,14 @@ impl std::ops::Deref for HostRecord {
     }
 }
 
+/// A removal of a host that has begun: no agent serves it, and no key opens it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostRemoval {
+    /// The agent that served it, if any.
+    pub agent: Option<AgentId>,
+    pub(crate) row: i64,
+}
+
 /// A host whose agent has left it for another one. Its registrations wait for an agent that enrols for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnservedHost {

@@ -441,7 +441,8 @@ export interface paths {
         post?: never;
         /**
          * Revokes the certificate of a host's agent: its session ends at once and it opens no other. The host
-         *     stays, with its registrations, until it is enrolled again with a token that names it.
+         *     stays, with its registrations, until it is enrolled again with a token that names it. Where another host
+         *     has the same key, its session ends too; the audit entry names every agent that lost its certificate.
          */
         delete: operations["revoke_host"];
         options?: never;

@@ -90,7 +90,7 @@ pub async fn serve(
     let bound = listener.local_addr().map_err(listen)?;
     let (connections, border) = (state.border.connections.clone(), state.border.clone());
     let proxies = state.border.settings.proxies.networks.clone();
-    tasks.spawn_critical("overview trend", native::trend::watch(state.clone()));
+    tasks.spawn("overview trend", native::trend::watch(state.clone()));
     let service = serve::Service::new(router(state), https.clone(), proxies, tasks.shutdown());
     tasks.spawn_critical("http listener", serve::accept(listener, service, connections.clone(), tasks.clone()));
     tasks.spawn_critical("http connections", connections.close_overdue());

@@ -61,12 +61,12 @@ impl Default for Budgets {
 
 /// Targets that reach nothing, and what their rows take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct UnverifiedPeerLog {
+pub(super) struct UnreachedTargets {
     pub(super) targets: usize,
     pub(super) bytes: usize,
 }
 
-impl UnverifiedPeerLog {
+impl UnreachedTargets {
     /// A target with its row, and the message of its outcome. The name of a row is in the task and in its outcome.
     pub(super) fn add_target(&mut self, row_key: &str, message: Option<&Message>) {
         self.targets += 1;
@@ -100,7 +100,7 @@ impl Budgets {
     pub(super) fn take_strangers(
         &self,
         caller: &Caller,
-        strangers: UnverifiedPeerLog,
+        strangers: UnreachedTargets,
         operations: usize,
         now: Instant,
     ) -> Result<()> {
@@ -193,8 +193,8 @@ mod tests {
         Caller { permissions: std::sync::Arc::new(proctor_model::Permissions::default()), ..Caller::local(app) }
     }
 
-    fn tenths(count: usize) -> UnverifiedPeerLog {
-        UnverifiedPeerLog { targets: count, bytes: count * STRANGER_BYTES_MAX as usize / 10 }
+    fn tenths(count: usize) -> UnreachedTargets {
+        UnreachedTargets { targets: count, bytes: count * STRANGER_BYTES_MAX as usize / 10 }
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
     fn long_names_cost_what_they_take() {
         let long: ProcessKey = format!("web/{}", "n".repeat(128)).parse().unwrap();
         let charge = |key: &ProcessKey| {
-            let mut strangers = UnverifiedPeerLog::default();
+            let mut strangers = UnreachedTargets::default();
             strangers.add_item(key);
             strangers.add_target(
                 &format!("10.0.0.1:0:0:{key}"),

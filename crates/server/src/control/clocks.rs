@@ -2,7 +2,8 @@
 //!
 //! Promised: an offset of more than [`CLOCK_OFF`] raises the event `clock_off` once, and another one when the clock is right
 //! again, however often the agent connects meanwhile; it is looked at when an agent connects and with every report. A
-//! report that was long on its way looks like a clock that is behind: that counts only where the next one says so, too.
+//! report that was long on its way looks like a clock that is behind: that counts only where one of a later time says the
+//! same. The delay of frames that have piled up shrinks, and a wrong clock does not.
 //! Absent: setting clocks; memory across a restart of the server, after which an offset is told once more.
 
 use std::collections::{BTreeMap, HashMap};
@@ -19,13 +20,20 @@ const CLOCK_OFF: Duration = Duration::from_secs(30);
 /// Right again, with some distance: an offset at the bound must not come and go.
 const CLOCK_RIGHT: Duration = Duration::from_secs(20);
 
+/// A report counts as another one if it was made at least so much later, by the same clock: those of one queue have
+/// waited together.
+const LATER_SECS: i64 = 10;
+/// Two offsets are the same one within this: reports have whole seconds, and the way takes some time.
+const SAME_OFFSET_MS: u64 = 2_000;
+
 /// How an offset was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measured {
     /// By the agent's time when it connected.
     AtHello,
-    /// By the time of a report, which may have been on its way for a while: at least so much ahead.
-    ByReport,
+    /// By the time of a report, in Unix seconds of the agent's clock. It may have been on its way for a while: at least so
+    /// much ahead.
+    ByReport { at: i64 },
 }
 
 /// Agents whose clock is off, or may be.
@@ -34,8 +42,11 @@ pub(super) struct Clocks(Mutex<HashMap<AgentId, Doubt>>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubt {
-    /// One report was late.
-    Late,
+    /// A report of this time was late, or its clock is behind by so much.
+    Late {
+        at: i64,
+        ahead_ms: i64,
+    },
     Told,
 }
 
@@ -50,22 +61,22 @@ impl Clocks {
     fn judge(&self, agent: &AgentId, ahead_ms: i64, measured: Measured) -> Verdict {
         let mut clocks = self.0.lock();
         let off = Duration::from_millis(ahead_ms.unsigned_abs());
-        let may_be_late = measured == Measured::ByReport && ahead_ms < 0;
-        match (clocks.get(agent), off > CLOCK_OFF) {
+        let doubt = clocks.get(agent).copied();
+        match (doubt, off > CLOCK_OFF) {
             (Some(Doubt::Told), true) => Verdict::Nothing,
-            (None, true) if may_be_late => {
-                clocks.insert(agent.clone(), Doubt::Late);
-                Verdict::Nothing
-            }
-            (None | Some(Doubt::Late), true) => {
-                clocks.insert(agent.clone(), Doubt::Told);
-                Verdict::Off
+            (None | Some(Doubt::Late { .. }), true) => {
+                let (now_held, verdict) = match measured {
+                    Measured::ByReport { at } if ahead_ms < 0 => doubt_of_report(doubt, at, ahead_ms),
+                    Measured::ByReport { .. } | Measured::AtHello => (Doubt::Told, Verdict::Off),
+                };
+                clocks.insert(agent.clone(), now_held);
+                verdict
             }
             (Some(Doubt::Told), false) if off <= CLOCK_RIGHT => {
                 clocks.remove(agent);
                 Verdict::RightAgain
             }
-            (Some(Doubt::Late), false) => {
+            (Some(Doubt::Late { .. }), false) => {
                 clocks.remove(agent);
                 Verdict::Nothing
             }
@@ -83,6 +94,21 @@ impl Clocks {
     }
 }
 
+/// Of a report that may have been late, after what is held of the agent.
+fn doubt_of_report(before: Option<Doubt>, at: i64, ahead_ms: i64) -> (Doubt, Verdict) {
+    let as_late = Doubt::Late { at, ahead_ms };
+    match before {
+        Some(held @ Doubt::Late { at: first_at, ahead_ms: first }) if first.abs_diff(ahead_ms) <= SAME_OFFSET_MS => {
+            if at.saturating_sub(first_at) >= LATER_SECS {
+                (Doubt::Told, Verdict::Off)
+            } else {
+                (held, Verdict::Nothing)
+            }
+        }
+        None | Some(Doubt::Late { .. } | Doubt::Told) => (as_late, Verdict::Nothing),
+    }
+}
+
 impl Control {
     /// The newest report of the agent is of this time by its own clock, in Unix seconds.
     pub(crate) async fn saw_report(&self, session: &Session, reported_at: i64) {
@@ -91,7 +117,8 @@ impl Control {
         }
         // A second has no more.
         let theirs = reported_at.saturating_mul(1000).saturating_add(500);
-        self.saw_clock(session, theirs.saturating_sub(clock::unix_millis()), Measured::ByReport).await;
+        let ahead_ms = theirs.saturating_sub(clock::unix_millis());
+        self.saw_clock(session, ahead_ms, Measured::ByReport { at: reported_at }).await;
     }
 
     /// The agent's clock was ahead of ours by so much.
@@ -133,8 +160,10 @@ mod tests {
 
     #[test]
     fn an_offset_is_told_once_until_the_clock_is_right_again() {
-        use Measured::{AtHello, ByReport};
-        let offsets = [(31_000, AtHello), (31_000, ByReport), (40_000, AtHello), (25_000, ByReport), (1_000, ByReport)];
+        use Measured::AtHello;
+        let by_report = Measured::ByReport { at: 1_000 };
+        let offsets =
+            [(31_000, AtHello), (31_000, by_report), (40_000, AtHello), (25_000, by_report), (1_000, by_report)];
 
         let told = verdicts(&offsets);
 
@@ -143,19 +172,37 @@ mod tests {
         assert_eq!(verdicts(&[(30_000, AtHello), (-30_000, AtHello)]), [Verdict::Nothing; 2]);
     }
 
+    /// Reports of these times with their offsets, both in seconds.
+    fn of_reports(reports: &[(i64, i64)]) -> Vec<Verdict> {
+        let offsets: Vec<_> =
+            reports.iter().map(|(at, ahead)| (ahead * 1_000, Measured::ByReport { at: *at })).collect();
+        verdicts(&offsets)
+    }
+
     #[test]
     fn a_clock_that_steps_later_is_seen_by_its_reports() {
-        let behind = (-90_000, Measured::ByReport);
-
-        assert_eq!(verdicts(&[(0, Measured::AtHello), (90_000, Measured::ByReport)]), [Verdict::Nothing, Verdict::Off]);
-        assert_eq!(verdicts(&[behind, behind, behind]), [Verdict::Nothing, Verdict::Off, Verdict::Nothing]);
+        assert_eq!(of_reports(&[(1_000, 0), (1_090, 90)]), [Verdict::Nothing, Verdict::Off]);
+        let behind = of_reports(&[(1_000, -90), (1_060, -91), (1_120, -90)]);
+        assert_eq!(behind, [Verdict::Nothing, Verdict::Off, Verdict::Nothing]);
+        let often = of_reports(&[(1_000, -90), (1_004, -90), (1_008, -89), (1_012, -90)]);
+        assert_eq!(often, [Verdict::Nothing, Verdict::Nothing, Verdict::Nothing, Verdict::Off]);
+        let hello = verdicts(&[(-90_000, Measured::ByReport { at: 1_000 }), (-90_000, Measured::AtHello)]);
+        assert_eq!(hello, [Verdict::Nothing, Verdict::Off]);
     }
 
     #[test]
     fn a_report_that_was_long_on_its_way_is_no_alarm() {
-        let told =
-            verdicts(&[(-90_000, Measured::ByReport), (-2_000, Measured::ByReport), (-90_000, Measured::ByReport)]);
+        assert_eq!(of_reports(&[(1_000, -90), (1_060, -2), (1_120, -90)]), [Verdict::Nothing; 3]);
+    }
 
-        assert_eq!(told, [Verdict::Nothing; 3]);
+    #[test]
+    fn reports_that_have_piled_up_are_no_alarm() {
+        // They come at once, each made a minute after the one before.
+        assert_eq!(
+            of_reports(&[(1_000, -240), (1_060, -180), (1_120, -120), (1_180, -60), (1_240, 0)]),
+            [Verdict::Nothing; 5]
+        );
+        // And some that were made within a few seconds, as late as each other.
+        assert_eq!(of_reports(&[(1_000, -90), (1_000, -90), (1_003, -89), (1_009, -88)]), [Verdict::Nothing; 4]);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use proctor_model::{AgentId, Class, Code, FieldError, HostKey, Outcome, messages};
 use proctor_runtime::clock;
-use proctor_store::{EnrolRefusal, Enrolment, Millis, UnservedHost};
+use proctor_store::{EnrolRefusal, Enrolment, HostRemoval, Millis, UnservedHost};
 
 use super::{Caller, Control, Result, Session};
 
@@ -61,17 +61,19 @@ impl Control {
         }
     }
 
-    /// The host's key opens no session any more, on whichever host; those that are open end. False for an unknown host.
-    pub async fn revoke_host(&self, host: &HostKey) -> Result<bool> {
+    /// The host's key opens no session any more, on whichever host; those that are open end. Returns the agents that it
+    /// served; None for an unknown host.
+    pub async fn revoke_host(&self, host: &HostKey) -> Result<Option<Vec<AgentId>>> {
         let Some(revoked) = self.inner.store.revoke_host(host, clock::unix_millis()).await? else {
-            return Ok(false);
+            return Ok(None);
         };
-        for (agent, _) in &revoked {
+        let agents: Vec<AgentId> = revoked.into_iter().map(|(agent, _)| agent).collect();
+        for agent in &agents {
             self.dismiss(agent, "the agent's certificate was revoked");
             self.inner.presence.forget(agent);
             self.inner.clocks.forget(agent);
         }
-        Ok(true)
+        Ok(Some(agents))
     }
 
     /// The hosts whose agents have left them for others.
@@ -83,19 +85,33 @@ impl Control {
     /// Forgets the host with its registrations and pools, ends its session and what is open there. Its
     /// processes live on. False for an unknown host.
     pub async fn remove_host(&self, host: &HostKey) -> Result<bool> {
-        let Some(agent) = self.inner.store.remove_host(host).await? else { return Ok(false) };
-        let Some(agent) = agent else { return Ok(true) }; // nobody served it
-        self.dismiss(&agent, "the host was removed");
-        self.inner.presence.forget(&agent);
-        self.inner.clocks.forget(&agent);
-        self.inner.cordons.forget(&agent).await;
-        let open = self.inner.dispatch.lock().forget(&agent);
+        let Some(removal) = self.begin_removal(host).await? else { return Ok(false) };
+        self.inner.store.finish_host_removal(&removal).await?;
+        Ok(true)
+    }
+
+    /// Ends the session of the host's agent and what is open there, before the rest is removed: that may take a while,
+    /// fail or have to be repeated, when nobody knows the agent any more.
+    async fn begin_removal(&self, host: &HostKey) -> Result<Option<HostRemoval>> {
+        let Some(removal) = self.inner.store.begin_host_removal(host).await? else { return Ok(None) };
+        if let Some(agent) = &removal.agent {
+            self.forget_agent(agent, host).await;
+        }
+        Ok(Some(removal))
+    }
+
+    /// The agent's host was removed.
+    async fn forget_agent(&self, agent: &AgentId, host: &HostKey) {
+        self.dismiss(agent, "the host was removed");
+        self.inner.presence.forget(agent);
+        self.inner.clocks.forget(agent);
+        self.inner.cordons.forget(agent).await;
+        let open = self.inner.dispatch.lock().forget(agent);
         let gone = |operation| (operation, Outcome::new(Code::AgentAbsent, messages::host_removed(host), false));
         let outcomes: Vec<_> = open.into_iter().map(gone).collect();
         for batch in outcomes.chunks(super::outcomes::BATCH_MAX) {
             self.record(batch).await;
         }
-        Ok(true)
     }
 
     /// Whether an enrolled host of cloud area 0 has this address. False where that cannot be told.
@@ -108,5 +124,62 @@ impl Control {
         if let Some(session) = self.inner.sessions.get(agent) {
             session.dismiss(reason);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proctor_model::BootId;
+    use proctor_runtime::Tasks;
+    use proctor_store::sqlite::SqliteStore;
+    use proctor_store::{HostStore, JoinToken, SessionOpening};
+
+    use super::*;
+    use crate::control::Greeting;
+
+    async fn enrol(store: &SqliteStore) -> (HostKey, AgentId) {
+        let (host, agent): (HostKey, AgentId) = ("0:10.0.0.1".parse().unwrap(), "agent-1".parse().unwrap());
+        let (id, secret_hash) = ("token".to_owned(), proctor_pki::hash_secret("token"));
+        let token = JoinToken {
+            id: id.clone(),
+            secret_hash: secret_hash.clone(),
+            uses: 1,
+            expires_at: i64::MAX,
+            cloud: None,
+            business: None,
+            host: None,
+        };
+        store.put_token(token).await.unwrap();
+        let enrolment = Enrolment {
+            token_id: id,
+            token_secret_hash: secret_hash,
+            host,
+            agent: agent.clone(),
+            key_fingerprint: "key".to_owned(),
+            remote: None,
+            needs_approval: false,
+        };
+        store.enrol(enrolment, 1).await.unwrap().unwrap();
+        (host, agent)
+    }
+
+    #[tokio::test]
+    async fn a_session_ends_with_the_first_step_of_a_removal_whatever_becomes_of_the_others() {
+        let (dir, tasks) = (tempfile::tempdir().unwrap(), Tasks::default());
+        let store = Arc::new(SqliteStore::open(&dir.path().join("test.db")).await.unwrap());
+        let (host, agent) = enrol(&store).await;
+        let control = Control::start(store, &tasks).await.unwrap();
+        let opening = SessionOpening::new(agent.clone(), "key".to_owned());
+        let session = control.open_session(Greeting::new(opening, BootId::from("boot"))).await.unwrap().unwrap();
+
+        let begun = control.begin_removal(&host).await.unwrap();
+
+        assert_eq!(begun.and_then(|removal| removal.agent), Some(agent));
+        assert_eq!(session.dismissal().as_deref(), Some("the host was removed"));
+        assert!(control.remove_host(&host).await.unwrap(), "the first one was cut short");
+        assert!(!control.remove_host(&host).await.unwrap());
+        tasks.shutdown().cancel();
     }
 }

@@ -13,7 +13,7 @@
 
 mod moving;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -38,6 +38,9 @@ const MOVING_GRACE_MAX: Duration = Duration::from_secs(120);
 const SUSPECT_GRACE_MIN: Duration = Duration::from_secs(10);
 /// Others are coming back if the last one did no longer ago.
 const COMING_BACK: Duration = Duration::from_secs(5);
+/// Of agents without a relay, so many must have come back within that time: in a large fleet there is always one that
+/// comes and goes, and it must not keep the others from being called offline.
+const DIRECT_CROWD: usize = 20;
 /// For so long agents that came, and were put off before they proved who they are, keep those of their area from being
 /// called offline. Nothing but their relay says that they came.
 const PUT_OFF_MAX: Duration = Duration::from_secs(300);
@@ -63,6 +66,8 @@ struct State {
     moving: Moving,
     /// When an agent that was moving last came back, by cloud area.
     came_back: HashMap<u32, Instant>,
+    /// When the last agents without a relay came back, the oldest first, as many as make a crowd.
+    came_back_directly: VecDeque<Instant>,
     /// Cloud areas whose agents are put off before they prove who they are.
     put_off: HashMap<u32, PutOff>,
     /// Agents that nobody was told of, because the relays of their area were gone. The store knows which.
@@ -192,6 +197,9 @@ impl Presence {
     /// The host has no session any more that anybody waits for.
     pub(super) fn forget(&self, agent: &AgentId) {
         let mut state = self.state.lock();
+        state.returning.remove(agent);
+        state.unwritten.remove(agent);
+        state.writing.remove(agent);
         state.relayed.remove(agent);
         state.moving.remove(agent);
         state.unreached.remove(agent);
@@ -222,6 +230,7 @@ impl Presence {
     /// just come back does not serve yet: its agents are on their way.
     fn settle_away(&self, now: Instant, is_served: impl Fn(u32) -> bool) {
         let mut state = self.state.lock();
+        let is_crowd_coming = state.is_crowd_coming(now);
         let State { moving, came_back, put_off, unreached, unwritten, returning, relayed, .. } = &mut *state;
         came_back.retain(|_, at| now.saturating_duration_since(*at) < COMING_BACK);
         put_off.retain(|_, put_off| !put_off.is_over(now));
@@ -229,7 +238,10 @@ impl Presence {
             put_off.get(&cloud).is_some_and(|put_off| now.saturating_duration_since(put_off.since) < PUT_OFF_MAX)
         };
         let is_due = |away: &Away| {
-            let is_coming_back = away.cloud.is_some_and(|cloud| came_back.contains_key(&cloud) || is_put_off(cloud));
+            let is_coming_back = match away.cloud {
+                Some(cloud) => came_back.contains_key(&cloud) || is_put_off(cloud),
+                None => is_crowd_coming,
+            };
             let grace = if is_coming_back { MOVING_GRACE_MAX } else { away.grace };
             now.saturating_duration_since(away.since) >= grace
         };
@@ -298,7 +310,7 @@ impl Presence {
         state.writing.remove(agent);
         let moved = state.moving.remove(agent);
         if let Some(away) = moved {
-            state.came_back.extend(away.cloud.map(|cloud| (cloud, now)));
+            state.note_return(away.cloud, now);
         }
         let was_untold = state.unreached.remove(agent).is_some() || moved.is_some();
         state.unwritten.remove(agent).is_some() || was_untold
@@ -356,6 +368,24 @@ impl Presence {
 }
 
 impl State {
+    /// An agent that was waited for has come back.
+    fn note_return(&mut self, cloud: Option<u32>, now: Instant) {
+        let Some(cloud) = cloud else {
+            if self.came_back_directly.len() >= DIRECT_CROWD {
+                self.came_back_directly.pop_front();
+            }
+            self.came_back_directly.push_back(now);
+            return;
+        };
+        self.came_back.insert(cloud, now);
+    }
+
+    /// Whether many agents without a relay are coming back.
+    fn is_crowd_coming(&self, now: Instant) -> bool {
+        let first = self.came_back_directly.front().filter(|_| self.came_back_directly.len() >= DIRECT_CROWD);
+        first.is_some_and(|at| now.saturating_duration_since(*at) < COMING_BACK)
+    }
+
     fn end_writing(&mut self, ended: &[EndedSession]) {
         for ended in ended {
             // Another session of the agent may have ended meanwhile.

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::access::Spot;
 use super::audit::AuditAction;
-use super::budget::UnverifiedPeerLog;
+use super::budget::UnreachedTargets;
 use super::dispatch::TRAVEL;
 use super::maintenance;
 use super::open_room::OpenRoom;
@@ -42,7 +42,7 @@ pub(super) struct Draft {
     /// Hosts that are placed in a business.
     pub(super) placed: Vec<(u64, HostKey)>,
     /// Targets that reach nothing: status queries of what is not registered, and what is forbidden.
-    strangers: UnverifiedPeerLog,
+    strangers: UnreachedTargets,
     /// Hosts on which the caller lacks a class, or may not register this spec.
     pub(super) forbidden: Vec<Forbidden>,
 }

@@ -155,6 +155,20 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_counts_after_it_has_crossed_the_link_whatever_the_size_of_the_fleet() {
+        for fleet in [3_500, 5_000, 7_777, 33_333] {
+            let now = Instant::now();
+            let mut pacing = Pacing::new(now);
+            let answer = pacing.beat(now + COMPARE_PERIOD, Pace::of_fleet(SMALL), || Pace::of_fleet(fleet));
+            let Answer::Pace(told) = answer else { panic!("a fleet of {fleet} has another interval: {answer:?}") };
+            // Both ways it is a number of milliseconds.
+            let echoed = Duration::from_millis(u64::try_from(told.as_millis()).unwrap());
+
+            assert!(pacing.paced(echoed), "{fleet}: {told:?}");
+        }
+    }
+
+    #[test]
     fn an_interval_that_nobody_told_does_not_count() {
         let now = Instant::now();
         let mut pacing = Pacing::new(now);

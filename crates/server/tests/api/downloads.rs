@@ -46,7 +46,7 @@ impl Served {
         stream
     }
 
-    /// UnverifiedPeerLog that take the first bytes and then nothing.
+    /// Strangers that take the first bytes and then nothing.
     async fn hold_all(&self) -> Vec<TcpStream> {
         let mut held = Vec::new();
         for number in 0..STRANGERS {

@@ -100,7 +100,9 @@ async fn a_revoked_certificate_ends_the_live_session_and_opens_no_other() {
     let mut agent = world.agent(HOST, "owner").await;
     let mut link = settled_session(&mut agent, &world).await;
 
-    assert!(world.server.control.revoke_host(&agent.host).await.unwrap());
+    let revoked = world.server.control.revoke_host(&agent.host).await.unwrap();
+
+    assert_eq!(revoked.as_deref(), Some(std::slice::from_ref(&agent.id)));
 
     assert_eq!(dismissal(&mut link).await, "the agent's certificate was revoked");
     let (reason, retry) = agent.connect(&world, "run").await.unwrap_err();

@@ -79,6 +79,11 @@ async fn who_may_operate_a_process_is_told_by_each_scope_that_it_lies_in() {
     let register = of_one.as_array().unwrap().iter().find(|grant| grant["class"] == "register").unwrap();
     assert_eq!((&register["scope"], &register["allow_users"]), (&json!("namespace:db"), &json!(["db"])));
     assert_eq!((of_biz.as_array().unwrap().len(), &of_biz[0]["disabled"]), (1, &json!(true)));
+    // The name stays disabled when its user is removed.
+    world.delete("/users/biz").await;
+    world.post("/bindings", json!({ "role": "viewer", "subject": "user:biz", "scope": "everything" })).await;
+    let of_removed = world.got("/access/grants?subject=user:biz&class=read").await["grants"].clone();
+    assert_eq!((of_removed.as_array().unwrap().len(), &of_removed[0]["disabled"]), (1, &json!(true)));
     for (query, field) in [
         ("class=fly", "class"),
         ("subject=ana", "subject"),

@@ -102,6 +102,8 @@ pub trait AccessStore: Send + Sync + std::fmt::Debug {
     async fn user(&self, name: &str) -> Result<Option<User>>;
     /// Sorted by name.
     async fn users(&self) -> Result<Vec<User>>;
+    /// The names that nobody may act in: of users that are disabled, or were when they were removed. Sorted.
+    async fn disabled_names(&self) -> Result<Vec<String>>;
     /// Whether it was there. The user's tokens and bindings go with it.
     async fn delete_user(&self, name: &str) -> Result<bool>;
     /// Inserts the token, or replaces the one of the same id. The user must be there, and the parent of a

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use proctor_model::{AgentId, HostKey};
 
 use crate::{
-    Cordon, EndedSession, EnrolRefusal, Enrolled, Enrolment, HostLocation, HostQuery, HostRecord, JoinToken,
-    JoinTokenRecord, Millis, Refusal, Result, SessionOpening, SessionRefusal, UnservedHost,
+    Cordon, EndedSession, EnrolRefusal, Enrolled, Enrolment, HostLocation, HostQuery, HostRecord, HostRemoval,
+    JoinToken, JoinTokenRecord, Millis, Refusal, Result, SessionOpening, SessionRefusal, UnservedHost,
 };
 
 /// Enrolment, hosts and their sessions.
@@ -41,10 +41,18 @@ pub trait HostStore: Send + Sync + std::fmt::Debug {
     /// The host may open sessions from now on, with this key: where it enrolled with another one, nothing changes.
     /// Whether it was waiting; None for a host that no agent serves.
     async fn approve_host(&self, host: &HostKey, key: &str) -> Result<std::result::Result<Option<bool>, Refusal>>;
-    /// Forgets the host with its registrations and pools, a slice at a time; its address stays in its business. Returns
-    /// the agent that served it, if any; None for an unknown host. One that is cut short leaves a host that no agent
-    /// serves and no key opens, and can be repeated.
-    async fn remove_host(&self, host: &HostKey) -> Result<Option<Option<AgentId>>>;
+    /// The first step of a removal: from now on no agent serves the host and no key opens it. None for an unknown host.
+    /// One that is not finished can be begun again.
+    async fn begin_host_removal(&self, host: &HostKey) -> Result<Option<HostRemoval>>;
+    /// Forgets the host with its registrations and pools, a slice at a time; its address stays in its business. An agent
+    /// that was let in meanwhile keeps what is left.
+    async fn finish_host_removal(&self, removal: &HostRemoval) -> Result<()>;
+    /// Both steps. Returns the agent that served it, if any; None for an unknown host.
+    async fn remove_host(&self, host: &HostKey) -> Result<Option<Option<AgentId>>> {
+        let Some(removal) = self.begin_host_removal(host).await? else { return Ok(None) };
+        self.finish_host_removal(&removal).await?;
+        Ok(Some(removal.agent))
+    }
     /// The hosts whose agents have left them for others, sorted by cloud and ip (as text).
     async fn unserved_hosts(&self) -> Result<Vec<UnservedHost>>;
     /// The matching hosts that an agent serves, sorted by cloud and ip (as text).

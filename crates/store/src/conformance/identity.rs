@@ -116,6 +116,27 @@ pub async fn a_host_whose_agent_has_left_is_listed_revoked_and_removed(store: Ar
     assert!(store.assignments(&agent(9), 0).await.unwrap().processes.is_empty());
 }
 
+pub async fn a_removal_that_has_begun_lets_nobody_in_and_is_finished_later(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    store.register(&[registration(0, "web/nginx", "x")], RegisterMode::Create, 1).await.unwrap();
+    connect(&*store, 0).await;
+
+    let begun = store.begin_host_removal(&host(0)).await.unwrap().unwrap();
+
+    assert_eq!(begun.agent, Some(agent(0)));
+    let unbound = Err(SessionRefusal::Unbound { agent: agent(0) });
+    assert_eq!(store.open_session(&opening(0), 60).await.unwrap(), unbound);
+    let left: Vec<_> =
+        store.unserved_hosts().await.unwrap().into_iter().map(|host| (host.key, host.processes)).collect();
+    assert_eq!(left, [(host(0), 1)], "what is registered there waits for the next step");
+    let again = store.begin_host_removal(&host(0)).await.unwrap().unwrap();
+    assert_eq!(again.agent, None);
+    store.finish_host_removal(&again).await.unwrap();
+    store.finish_host_removal(&begun).await.unwrap();
+    assert!(store.unserved_hosts().await.unwrap().is_empty());
+    assert_eq!(store.begin_host_removal(&host(0)).await.unwrap(), None);
+}
+
 pub async fn a_host_with_many_processes_is_removed_whole(store: Arc<dyn Store>) {
     enrol(&*store, 2).await;
     let many: Vec<_> = (0..450).map(|number| registration(0, &format!("web/p{number}"), "x")).collect();

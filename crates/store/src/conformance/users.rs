@@ -52,6 +52,21 @@ pub async fn a_name_is_given_to_one_user_however_many_ask_at_once(store: Arc<dyn
     assert_eq!(store.users().await.unwrap().len(), 1);
 }
 
+pub async fn a_name_that_was_disabled_when_its_user_was_removed_stays_so_until_somebody_has_it(store: Arc<dyn Store>) {
+    for name in ["a", "b", "c", "d"] {
+        store.create_user(user(name)).await.unwrap().unwrap();
+    }
+    for name in ["a", "b", "d"] {
+        store.disable_user(name, true).await.unwrap();
+    }
+    for name in ["b", "c", "d"] {
+        assert!(store.delete_user(name).await.unwrap());
+    }
+    store.create_user(user("d")).await.unwrap().unwrap();
+
+    assert_eq!(store.disabled_names().await.unwrap(), ["a", "b"]);
+}
+
 pub async fn a_user_that_is_disabled_keeps_the_tokens_and_a_deleted_one_does_not(store: Arc<dyn Store>) {
     store.create_user(user("a")).await.unwrap().unwrap();
     store.put_user_token(token("1", "a")).await.unwrap().unwrap();

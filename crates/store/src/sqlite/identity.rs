@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::column::{counter, host_key, parsed, signed, to_json};
 use super::failure::Tried;
-use crate::{Millis, SessionOpening, SessionRefusal};
+use crate::{HostRemoval, Millis, SessionOpening, SessionRefusal};
 
 /// A key that was replaced or revoked, and state that is older than what was settled, open nothing. One
 /// leave to rejoin lets older state in, and is used up by it.
@@ -108,13 +108,13 @@ pub(super) fn is_revoked(connection: &Connection, key_fingerprint: &str) -> Trie
 /// What is removed of a host in one go, with the revisions of each process: some milliseconds of the writer.
 const SLICE_ROWS: u32 = 200;
 
-/// The first step of a removal: the host has no agent any more and opens to no key. Its row, and the agent that it had.
-pub(super) fn begin_removal(connection: &Connection, host: &HostKey) -> Tried<Option<(i64, Option<AgentId>)>> {
+/// The first step of a removal: the host has no agent any more and opens to no key.
+pub(super) fn begin_removal(connection: &Connection, host: &HostKey) -> Tried<Option<HostRemoval>> {
     let mut statement =
         connection.prepare_cached("SELECT id, agent, agent IS NOT NULL FROM host WHERE cloud = ?1 AND ip = ?2")?;
     let mut rows = statement.query((host.cloud, host.ip.to_string()))?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let id: i64 = row.get(0)?;
+    let row_id: i64 = row.get(0)?;
     let agent = if row.get(2)? { Some(parsed(row, 1, "agent id")?) } else { None };
     connection
         .prepare_cached(
@@ -122,8 +122,8 @@ pub(super) fn begin_removal(connection: &Connection, host: &HostKey) -> Tried<Op
                     fingerprint = 'removed ' || id, epoch = epoch + 1
              WHERE id = ?1",
         )?
-        .execute([id])?;
-    Ok(Some((id, agent)))
+        .execute([row_id])?;
+    Ok(Some(HostRemoval { agent, row: row_id }))
 }
 
 /// The next step; whether it was the last.

@@ -53,6 +53,19 @@ pub(super) fn is_disabled(connection: &Connection, name: &str) -> Tried<bool> {
     Ok(statement.query_row((name, subject), |row| row.get(0))?)
 }
 
+/// All names of which [`is_disabled`] is true.
+pub(super) fn disabled_names(connection: &Connection) -> Tried<Vec<String>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT name FROM user WHERE disabled
+         UNION
+         SELECT substr(subject, 6) FROM subject_life
+         WHERE disabled AND substr(subject, 1, 5) = 'user:' AND substr(subject, 6) NOT IN (SELECT name FROM user)
+         ORDER BY 1",
+    )?;
+    let names = statement.query_map([], |row| row.get(0))?;
+    Ok(names.collect::<rusqlite::Result<_>>()?)
+}
+
 /// The tokens go by their foreign key.
 pub(super) fn delete(connection: &Connection, name: &str) -> Tried<bool> {
     let subject = Subject::User(name.to_owned());

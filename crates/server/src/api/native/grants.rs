@@ -32,8 +32,7 @@ pub(super) async fn list(
     let roles: HashMap<RoleName, Classes> =
         control.roles().await?.into_iter().map(|role| (role.name, role.classes)).collect();
     let sets = control.business_sets().await?.into_iter().map(|set| (set.id, set.members)).collect();
-    let users = control.users().await?.into_iter().filter(|user| user.disabled);
-    let disabled: HashSet<Subject> = users.map(|user| Subject::User(user.name)).collect();
+    let disabled: HashSet<Subject> = control.disabled_names().await?.into_iter().map(Subject::User).collect();
     let mut bindings = control.bindings().await?;
     bindings.retain(|binding| subject.as_ref().is_none_or(|subject| binding.subject == *subject));
     bindings.sort_by(|one, other| one.subject.cmp(&other.subject).then_with(|| one.scope.cmp(&other.scope)));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Path, State};
 use proctor_api::{RejoinRequest, RejoinView, Removed, UnservedHostList, UnservedHostView};
-use proctor_model::HostKey;
+use proctor_model::{AgentId, HostKey};
 use proctor_store::UnservedHost;
 
 use super::body::Body;
@@ -75,7 +75,8 @@ pub(super) async fn withdraw_rejoin(
 }
 
 /// Revokes the certificate of a host's agent: its session ends at once and it opens no other. The host
-/// stays, with its registrations, until it is enrolled again with a token that names it.
+/// stays, with its registrations, until it is enrolled again with a token that names it. Where another host
+/// has the same key, its session ends too; the audit entry names every agent that lost its certificate.
 #[utoipa::path(delete, path = "/hosts/{host}/certificate", operation_id = "revoke_host",
                params(("host" = String, Path)), tag = "hosts", responses((status = 200, body = Removed)))]
 pub(super) async fn revoke(
@@ -86,8 +87,8 @@ pub(super) async fn revoke(
     let host = key(&state.control, &host).await?;
     let work = move |control: Control| async move { control.revoke_host(&host).await };
     let target = format!("certificate of host {host}");
-    let was_there = state.control.administer(&caller.who, "revoke_host", [&target], work, told).await?;
-    removed(was_there, &host, target)
+    let revoked = state.control.administer(&caller.who, "revoke_host", [&target], work, told_of_revoked).await?;
+    removed(revoked.is_some(), &host, target)
 }
 
 /// Removes a host: its session ends, its certificate counts no longer, and its registrations and pools are
@@ -107,6 +108,20 @@ pub(super) async fn remove(
     let named = format!("{target}: {agent}, its registrations and pools");
     let was_there = state.control.administer(&caller.who, "remove_host", [&named], work, told).await?;
     removed(was_there, &host, target)
+}
+
+/// Agents that an audit entry names; with one key there is mostly one.
+const NAMED_MAX: usize = 20;
+
+fn told_of_revoked(revoked: &Option<Vec<AgentId>>) -> String {
+    let Some(agents) = revoked else { return told(&false) };
+    let names: Vec<&str> = agents.iter().take(NAMED_MAX).map(AgentId::as_str).collect();
+    match agents.len() {
+        0 => "done: no agent has this key now".to_owned(),
+        count if count > NAMED_MAX => format!("done: agents {} and {} more", names.join(", "), count - NAMED_MAX),
+        1 => format!("done: agent {}", names.join(", ")),
+        _ => format!("done: agents {}", names.join(", ")),
+    }
 }
 
 fn told(was_there: &bool) -> String {
@@ -131,4 +146,23 @@ pub(super) async fn key(control: &Control, text: &str) -> Result<HostKey> {
 
 pub(super) fn unknown(host: &dyn std::fmt::Display) -> NativeError {
     NativeError::new(Kind::NotFound, format!("host {host} is not known: it has never enrolled, or was removed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told_of(count: usize) -> String {
+        let agents = (1..=count).map(|number| format!("agent-{number}").parse::<AgentId>().unwrap());
+        told_of_revoked(&Some(agents.collect()))
+    }
+
+    #[test]
+    fn the_audit_names_every_agent_that_lost_its_certificate_within_limits() {
+        assert_eq!(told_of_revoked(&None), "not known");
+        assert_eq!(told_of(0), "done: no agent has this key now");
+        assert_eq!(told_of(1), "done: agent agent-1");
+        assert_eq!(told_of(2), "done: agents agent-1, agent-2");
+        assert!(told_of(NAMED_MAX + 3).ends_with("agent-20 and 3 more"), "{}", told_of(NAMED_MAX + 3));
+    }
 }

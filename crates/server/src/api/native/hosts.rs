@@ -12,7 +12,7 @@ use proctor_store::{Cordon, HostLocation, HostRecord, ProcessQuery};
 use super::body::{Params, page_limit};
 use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
-use super::hosts_in_state::{self, Wanted};
+use super::hosts_in_state::{self, Page, Wanted};
 use super::processes::search_text;
 use super::{ApiState, Result, cursor};
 use crate::control::{Caller, ConnectionInfo, Control, HostRef, RoundTrip};
@@ -43,18 +43,24 @@ pub(super) async fn list(
         limit: Some(limit + 1),
         places: None,
     };
-    let mut records = match (query.state, query.trouble) {
-        (None, None) => state.control.hosts(&caller.who, wanted).await?,
+    let at_most = limit as usize;
+    let Page { records, next } = match (query.state, query.trouble) {
+        (None, None) => {
+            let mut records = state.control.hosts(&caller.who, wanted).await?;
+            let has_more = records.len() > at_most;
+            records.truncate(at_most);
+            let next = records.last().filter(|_| has_more).map(|last| last.key);
+            Page { records, next }
+        }
         (_, _) if wanted.token.is_some() => {
             return Err(FieldError::new("token", messages::not_together_with("state, trouble")).into());
         }
         (of_state, trouble) => {
-            hosts_in_state::records(&state, &caller.who, Wanted { state: of_state, trouble, query: wanted }).await?
+            let wanted = Wanted { state: of_state, trouble, query: wanted };
+            hosts_in_state::page(&state, &caller.who, wanted, at_most).await?
         }
     };
-    let has_more = records.len() > limit as usize;
-    records.truncate(limit as usize);
-    let next = records.last().filter(|_| has_more).map(|last| cursor::encode(&last.key));
+    let next = next.map(|last| cursor::encode(&last));
     let hosts = records.into_iter().map(|record| view(record, &state.control)).collect();
     Ok(Json(HostPage { hosts, next }))
 }

@@ -11,20 +11,35 @@ use crate::control::{Caller, HostRef, SeenFleet};
 pub(super) struct Wanted {
     pub(super) state: Option<HostStatus>,
     pub(super) trouble: Option<HostTrouble>,
-    /// As for the store; without a token, and with a limit.
+    /// As for the store; without a token.
     pub(super) query: proctor_store::HostQuery,
 }
 
-pub(super) async fn records(state: &ApiState, caller: &Caller, wanted: Wanted) -> Result<Vec<HostRecord>> {
+pub(super) struct Page {
+    pub(super) records: Vec<HostRecord>,
+    /// The list goes on after this one.
+    pub(super) next: Option<HostKey>,
+}
+
+/// At most `limit` of them. A host that was removed since the fleet was read is left out, and does not end the list.
+pub(super) async fn page(state: &ApiState, caller: &Caller, wanted: Wanted, limit: usize) -> Result<Page> {
     let (control, who) = (state.control.clone(), caller.clone());
-    let keys = move |seen: &SeenFleet| wanted.keys(&Visible::new(seen, &who, &control));
-    let keys = state.border.fleet_work.run(&state.control, caller, keys).await?;
+    let keys = move |seen: &SeenFleet| wanted.keys(&Visible::new(seen, &who, &control), limit.saturating_add(1));
+    let mut keys = state.border.fleet_work.run(&state.control, caller, keys).await?;
+    let next = cut(&mut keys, limit);
     let hosts: Vec<HostRef> = keys.into_iter().map(HostRef::Key).collect();
-    Ok(state.control.hosts_named(caller, &hosts).await?)
+    Ok(Page { records: state.control.hosts_named(caller, &hosts).await?, next })
+}
+
+/// Leaves a page of the keys, and says after which the next one begins.
+fn cut(keys: &mut Vec<HostKey>, limit: usize) -> Option<HostKey> {
+    let has_more = keys.len() > limit;
+    keys.truncate(limit);
+    keys.last().filter(|_| has_more).copied()
 }
 
 impl Wanted {
-    fn keys(&self, seen: &Visible<'_>) -> Vec<HostKey> {
+    fn keys(&self, seen: &Visible<'_>, limit: usize) -> Vec<HostKey> {
         let query = &self.query;
         // In this order, as the store sorts them.
         let place = |key: &HostKey| (key.cloud, key.ip.to_string());
@@ -40,7 +55,6 @@ impl Wanted {
                 && text.as_ref().is_none_or(|text| has_text(host, text))
                 && after.as_ref().is_none_or(|after| place(&host.site.key) > *after)
         };
-        let limit = query.limit.map_or(usize::MAX, |limit| limit as usize);
         seen.hosts().filter(is_meant).map(|host| host.site.key).take(limit).collect()
     }
 }
@@ -49,4 +63,23 @@ fn has_text(host: &FleetHost, text: &str) -> bool {
     [&host.site.key.to_string(), host.site.agent.as_str(), &host.hostname]
         .into_iter()
         .any(|within| within.to_lowercase().contains(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_goes_on_after_its_last_key_whether_or_not_that_host_is_still_there() {
+        let all = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|address| address.parse::<HostKey>().unwrap());
+        let cut_at = |limit| {
+            let mut keys = all.to_vec();
+            let next = cut(&mut keys, limit);
+            (keys.len(), next)
+        };
+
+        assert_eq!(cut_at(2), (2, Some(all[1])));
+        assert_eq!(cut_at(3), (3, None));
+        assert_eq!(cut_at(4), (3, None));
+    }
 }

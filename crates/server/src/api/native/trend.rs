@@ -11,12 +11,15 @@ use proctor_api::{EarlierCounts, HostStatus};
 use proctor_model::{AccessTarget, Namespace, Phase, ScopeSet};
 use proctor_runtime::chain;
 use proctor_store::Millis;
+use tokio::time::{Instant, Interval};
 
 use super::ApiState;
 use super::visible::Visible;
 use crate::control::Caller;
 
 const EVERY: Duration = Duration::from_secs(300);
+/// After the start: until then agents are on their way back, and their hosts look away.
+const FIRST_AFTER: Duration = Duration::from_secs(60);
 const HOUR_MS: Millis = 3_600_000;
 /// The sample of an hour ago is at most so much older.
 const OLDER_MS: Millis = 300_000;
@@ -105,10 +108,14 @@ impl Sample {
     }
 }
 
+fn period() -> Interval {
+    tokio::time::interval_at(Instant::now() + FIRST_AFTER, EVERY)
+}
+
 /// Takes samples for as long as the server runs.
 pub(in crate::api) async fn watch(state: ApiState) {
     let caller = Caller::local("overview");
-    let mut period = tokio::time::interval(EVERY);
+    let mut period = period();
     loop {
         period.tick().await;
         let seen = match state.control.fleet_unheld().await {
@@ -142,6 +149,16 @@ mod tests {
 
     fn everywhere() -> ScopeSet {
         ScopeSet { everywhere: true, ..ScopeSet::default() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_sample_is_taken_a_minute_after_the_start() {
+        let (begun, mut period) = (Instant::now(), period());
+
+        period.tick().await;
+        assert_eq!(begun.elapsed().as_secs(), 60);
+        period.tick().await;
+        assert_eq!(begun.elapsed().as_secs(), 60 + EVERY.as_secs());
     }
 
     #[test]

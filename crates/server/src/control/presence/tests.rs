@@ -79,6 +79,47 @@ fn while_others_of_its_area_come_back_an_agent_is_waited_for_within_limits() {
 }
 
 #[test]
+fn while_many_agents_without_a_relay_come_back_the_others_are_waited_for_within_limits() {
+    let told_after = |returns_per_second: u64| {
+        let (presence, begun) = (presence(&[]), Instant::now());
+        let beat = Duration::from_secs(5);
+        presence.suspects(&agent("last"), 7, begun, beat);
+        let mut told_at = Vec::new();
+        for second in 0..200 {
+            let at = begun + Duration::from_secs(second);
+            for number in 0..returns_per_second {
+                let other = agent(&format!("a-{second}-{number}"));
+                presence.suspects(&other, 9, at, beat);
+                presence.comes_back(&other, at);
+            }
+            presence.settle_away(at, |_| true);
+            told_at.extend(presence.take_due().into_iter().map(|ended| (ended.epoch, second)));
+        }
+        told_at
+    };
+
+    assert_eq!(told_after(20), [(7, MOVING_GRACE_MAX.as_secs())]);
+    assert_eq!(told_after(1), [(7, SUSPECT_GRACE_MIN.as_secs())], "one that comes and goes keeps nobody waiting");
+}
+
+#[test]
+fn nobody_waits_for_a_host_that_is_forgotten() {
+    let presence = presence(&["returning", "lost", "written"]);
+    presence.lose(vec![agent("written")]);
+    let due = presence.take_due();
+    presence.lose(vec![agent("lost")]);
+
+    for name in ["returning", "lost", "written"] {
+        presence.forget(&agent(name));
+    }
+
+    assert!(presence.gone(presence.grace_ends()).is_empty());
+    assert!(presence.agents().is_empty() && presence.take_due().is_empty());
+    presence.written(&due);
+    assert!(presence.gone(presence.grace_ends()).is_empty());
+}
+
+#[test]
 fn an_agent_that_was_put_off_is_waited_for_from_then_on() {
     let (presence, begun) = (presence(&[]), Instant::now());
     presence.moves(&agent("busy"), 7, 1, begun, true);

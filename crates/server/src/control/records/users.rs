@@ -15,6 +15,10 @@ impl Control {
         self.inner.store.users().await
     }
 
+    pub(crate) async fn disabled_names(&self) -> Result<Vec<String>> {
+        self.inner.store.disabled_names().await
+    }
+
     pub(crate) async fn user(&self, name: &str) -> Result<Option<User>> {
         self.inner.store.user(name).await
     }

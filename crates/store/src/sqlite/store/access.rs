@@ -167,6 +167,10 @@ impl AccessStore for SqliteStore {
         self.readers.run("read the users", users::all).await
     }
 
+    async fn disabled_names(&self) -> Result<Vec<String>> {
+        self.readers.run("read the disabled names", users::disabled_names).await
+    }
+
     async fn delete_user(&self, name: &str) -> Result<bool> {
         let name = name.to_owned();
         self.writer.run("remove a user", move |c| users::delete(c, &name)).await

@@ -5,9 +5,11 @@ use proctor_model::{AgentId, HostKey};
 
 use crate::sqlite::{SqliteStore, enrolment, hosts, identity};
 use crate::{
-    Cordon, EndedSession, EnrolRefusal, Enrolled, Enrolment, HostLocation, HostQuery, HostRecord, HostStore, JoinToken,
-    JoinTokenRecord, Millis, Refusal, Result, SessionOpening, SessionRefusal, UnservedHost,
+    Cordon, EndedSession, EnrolRefusal, Enrolled, Enrolment, HostLocation, HostQuery, HostRecord, HostRemoval,
+    HostStore, JoinToken, JoinTokenRecord, Millis, Refusal, Result, SessionOpening, SessionRefusal, UnservedHost,
 };
+
+const REMOVE_HOST: &str = "remove a host";
 
 #[async_trait]
 impl HostStore for SqliteStore {
@@ -53,14 +55,15 @@ impl HostStore for SqliteStore {
         self.writer.run("revoke a host's key", move |c| identity::revoke(c, &host, now)).await
     }
 
-    async fn remove_host(&self, host: &HostKey) -> Result<Option<Option<AgentId>>> {
-        const WHAT: &str = "remove a host";
+    async fn begin_host_removal(&self, host: &HostKey) -> Result<Option<HostRemoval>> {
         let host = *host;
-        let Some((id, agent)) = self.writer.run(WHAT, move |c| identity::begin_removal(c, &host)).await? else {
-            return Ok(None);
-        };
-        while !self.writer.run(WHAT, move |c| identity::remove_slice(c, id)).await? {}
-        Ok(Some(agent))
+        self.writer.run(REMOVE_HOST, move |c| identity::begin_removal(c, &host)).await
+    }
+
+    async fn finish_host_removal(&self, removal: &HostRemoval) -> Result<()> {
+        let row = removal.row;
+        while !self.writer.run(REMOVE_HOST, move |c| identity::remove_slice(c, row)).await? {}
+        Ok(())
     }
 
     async fn unserved_hosts(&self) -> Result<Vec<UnservedHost>> {
