@@ -73,6 +73,19 @@ async fn a_cordon_ends_by_itself() {
     assert_eq!(code(&operate(&fleet, &subject, 1).await, IP, "patient"), 0);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_is_told_to_stop_says_goodbye() {
+    let fleet = Fleet::start().await.unwrap();
+    let mut agent = fleet.agent(IP).await.unwrap();
+
+    assert!(agent.program.terminate().unwrap().success());
+
+    eventually("the server has heard that it ends in order", || async {
+        fleet.server.program.log().contains("the agent has ended in order").then_some(())
+    })
+    .await;
+}
+
 /// An agent that is not waited for.
 fn unapproved(fleet: &Fleet) -> (Program, std::path::PathBuf) {
     let data = fleet.dir().join("data").display().to_string();

@@ -42,6 +42,7 @@ use proctor_model::AgentId;
 use proctor_runtime::{Tasks, private, systemd};
 use proctor_traces::Traces;
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 pub use build::version;
 pub use connect_error::parse_link;
@@ -217,7 +218,7 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<Ended, AgentError> {
         let known = link::Known { identity: Arc::new(identity), trust, upgrades, leaving: leaving.clone() };
         link::Link::new(&options, known, host, policy, inbox.clone(), about, seen).run().await
     };
-    let watched = watch_driver(inbox.clone(), turns, is_gone);
+    let watched = watch_driver(inbox.clone(), turns, is_gone, tasks.shutdown());
     let connected = async {
         tokio::select! {
             result = connected => result.map(|()| Ended::Stopped),
@@ -232,12 +233,23 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<Ended, AgentError> {
 }
 
 /// Returns when the driver has ended, or has not turned for so long that it never will: a write that
-/// hangs, or a deadlock. Whoever started the agent starts it again.
-async fn watch_driver(inbox: driver::Inbox, turns: Arc<AtomicU64>, mut is_gone: oneshot::Receiver<()>) -> AgentError {
+/// hangs, or a deadlock. Whoever started the agent starts it again. Its end after `shutdown` is
+/// no failure, and not told.
+async fn watch_driver(
+    inbox: driver::Inbox,
+    turns: Arc<AtomicU64>,
+    mut is_gone: oneshot::Receiver<()>,
+    shutdown: CancellationToken,
+) -> AgentError {
     let mut seen = (turns.load(Ordering::Relaxed), 0);
     loop {
         tokio::select! {
-            _ = &mut is_gone => return AgentError::DriverEnded,
+            _ = &mut is_gone => {
+                if shutdown.is_cancelled() {
+                    std::future::pending::<()>().await;
+                }
+                return AgentError::DriverEnded;
+            }
             () = tokio::time::sleep(PROBE_PERIOD) => {}
         }
         let now = turns.load(Ordering::Relaxed);
@@ -281,7 +293,7 @@ mod tests {
         let (_is_there, is_gone) = oneshot::channel();
         let turns = Arc::new(AtomicU64::new(0));
         let begun = tokio::time::Instant::now();
-        let watched = watch_driver(inbox, turns.clone(), is_gone);
+        let watched = watch_driver(inbox, turns.clone(), is_gone, CancellationToken::new());
         let hangs = async {
             // It answers for ten minutes, and then hangs.
             for _ in 0..60 {
@@ -308,9 +320,22 @@ mod tests {
         drop(is_there);
         let begun = tokio::time::Instant::now();
 
-        let failure = watch_driver(inbox, Arc::default(), is_gone).await;
+        let failure = watch_driver(inbox, Arc::default(), is_gone, CancellationToken::new()).await;
 
         assert!(matches!(failure, AgentError::DriverEnded), "{failure}");
         assert_eq!(begun.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_the_driver_is_no_failure_of_an_agent_that_is_to_end() {
+        let (inbox, _inputs) = driver::inbox();
+        let (is_there, is_gone) = oneshot::channel();
+        let shutdown = CancellationToken::new();
+        shutdown.cancel();
+        drop(is_there);
+
+        let watched = watch_driver(inbox, Arc::default(), is_gone, shutdown);
+
+        assert!(tokio::time::timeout(Duration::from_secs(3600), watched).await.is_err());
     }
 }

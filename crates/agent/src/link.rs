@@ -385,9 +385,11 @@ impl Link {
             return SessionEnd::Shutdown;
         }
         let result = tokio::select! {
+            // First: the driver ends at the same time, and its end must not take the place of the goodbye.
+            biased;
+            () = self.leaving.asked() => None,
             result = self.listen(receiver, check, pace, &outbox) => Some(result),
             result = self.talk(&mut sender, unqueued, pace) => Some(result),
-            () = self.leaving.asked() => None,
         };
         match result {
             Some(Ok(never)) => match never {},

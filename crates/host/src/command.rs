@@ -37,6 +37,8 @@ use crate::user::{self, Account, AccountCache};
 const PREPARE_LIMIT: Duration = Duration::from_secs(10);
 /// How long the kill of a command with its tree may wait behind others.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
+/// The same for a kill beside those: a thread may be lacking for it.
+const KILL_AT_ONCE_LIMIT: Duration = Duration::from_secs(5);
 /// How long a killed shell may take to end; in uninterruptible sleep it takes for ever.
 const DEATH_LIMIT: Duration = Duration::from_secs(5);
 /// More than any op_timeout, and small enough to be added to any time.
@@ -343,11 +345,13 @@ async fn kill(killer: &Killer, shell: ProcessRef, leaf: Option<&Leaf>) {
         Ok(Err(error)) => tracing::warn!(%error, pid = shell.pid, "a command cannot be killed"),
         Err(_) => {
             tracing::warn!(pid = shell.pid, "tree kill is stuck, killing the command without freezing it");
-            killer.kill_at_once(killer.session_of(shell, leaf)).await;
-            // Also if nobody could be listed.
-            let _ = killer::signal(shell, rustix::process::Signal::KILL);
+            if timeout(KILL_AT_ONCE_LIMIT, killer.kill_at_once(killer.session_of(shell, leaf))).await.is_err() {
+                tracing::warn!(pid = shell.pid, "only the shell of a command is killed: its tree cannot be");
+            }
         }
     }
+    // Also if nobody could be listed.
+    let _ = killer::signal(shell, rustix::process::Signal::KILL);
 }
 
 #[cfg(test)]

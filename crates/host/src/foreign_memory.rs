@@ -76,6 +76,14 @@ struct Read {
 }
 
 impl ForeignMemory {
+    /// As with as many readers that hang as there may be.
+    #[cfg(test)]
+    pub(crate) fn exhausted() -> Self {
+        let memory = Self::default();
+        memory.readers.lock().threads = THREADS_MAX;
+        memory
+    }
+
     /// Reads from each process; silent ones are left out. An error: no thread is to be had.
     pub(crate) fn read_each<T, F>(
         &self,
@@ -128,7 +136,11 @@ impl ForeignMemory {
         progress.is_over = true;
         progress.waiting = Vec::new();
         let mut readers = self.readers.lock();
-        for Read { member, begun, .. } in &progress.under_way {
+        for Read { member, begun, thread } in &progress.under_way {
+            // The machine is slow, not the process.
+            if state_of(*thread) == Some('R') {
+                continue;
+            }
             if readers.silent.insert(*member, *begun).is_none() {
                 tracing::warn!(
                     pid = member.pid,
@@ -199,8 +211,12 @@ impl<T> Progress<T> {
 
 /// Whether one of our threads waits for something else than a CPU.
 fn is_asleep(thread: rustix::process::Pid) -> bool {
-    // Of a thread that has just ended nothing can be read.
-    Stat::of(thread.as_raw_pid()).is_ok_and(|stat| stat.state != 'R')
+    state_of(thread).is_some_and(|state| state != 'R')
+}
+
+/// Of a thread that has just ended nothing can be read.
+fn state_of(thread: rustix::process::Pid) -> Option<char> {
+    Stat::of(thread.as_raw_pid()).ok().map(|stat| stat.state)
 }
 
 /// A thread that answers a call, and what it leaves in order at its end, also by a panic.
@@ -254,6 +270,7 @@ impl<T> Drop for Reader<T> {
 mod tests {
     use super::*;
     use std::collections::HashSet;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc;
 
     fn members(count: i32) -> Vec<ProcessRef> {
@@ -311,6 +328,25 @@ mod tests {
         let by_other = memory.read_one(member, Patience { each: Duration::ZERO, ..patience }, |member| member.pid);
 
         assert_eq!((by_thread, by_other), (Some(1), None));
+    }
+
+    #[test]
+    fn a_reader_that_waits_for_a_cpu_makes_nobody_silent() {
+        let memory = ForeignMemory::default();
+        let is_released = Arc::new(AtomicBool::new(false));
+        let held = Arc::clone(&is_released);
+        let read = move |member: ProcessRef| {
+            while !held.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+            member.pid
+        };
+
+        let answer = memory.read_one(members(1)[0], Patience::DRIVER, read);
+        let silent = memory.readers.lock().silent.len();
+        is_released.store(true, Ordering::Relaxed);
+
+        assert_eq!((answer, silent), (None, 0));
     }
 
     #[test]

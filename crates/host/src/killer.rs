@@ -162,7 +162,8 @@ impl Killer {
         self.ask(target, KillMode::Terminate).await
     }
 
-    /// How many of the target live.
+    /// How many of the target live; at least so many, where not all can be found. An error: nobody was found, and
+    /// nobody can tell whether that is all.
     pub(crate) async fn count(&self, target: Target) -> io::Result<usize> {
         self.ask(target, KillMode::Count).await
     }
@@ -280,12 +281,18 @@ impl Shared {
         if !hunts.is_empty() {
             self.find(&mut hunts, &mut HashSet::new(), true);
         }
-        let tell = |hunt: TreeSearch<'_>| match (hunt.failed, deed) {
-            (Some(error), _) => Err(error),
-            (None, KillMode::Count) => Ok(hunt.found.len()),
-            (None, KillMode::Terminate | KillMode::Kill) => {
-                let sent = hunt.found.iter().filter(|member| matches!(signal(**member, Signal::TERM), Ok(true)));
-                Ok(sent.count())
+        let tell = |hunt: TreeSearch<'_>| {
+            let count = match deed {
+                KillMode::Count => hunt.found.len(),
+                KillMode::Terminate | KillMode::Kill => {
+                    let sent = hunt.found.iter().filter(|member| matches!(signal(**member, Signal::TERM), Ok(true)));
+                    sent.count()
+                }
+            };
+            // Who was found is there; that nobody is there can only be told by a search that did not fail.
+            match hunt.failed {
+                Some(error) if count == 0 => Err(error),
+                Some(_) | None => Ok(count),
             }
         };
         hunts.into_iter().map(tell).collect()
@@ -372,6 +379,9 @@ impl Shared {
                 hunt.failed = Some(error);
                 Vec::new()
             });
+            if hunt.failed.is_none() && matches!(hunt.target, Target::Remains(..)) {
+                hunt.failed = kin.marks.failure();
+            }
             let before = hunt.found.len();
             let others = listed.into_iter().filter(|member| member.pid > 1 && member.pid != us);
             hunt.found.extend(others.filter(|member| seen.insert(*member)));

@@ -131,20 +131,33 @@ pub(crate) struct MarkTable {
     launches: HashMap<ProcessRef, u64>,
     /// Who could not be read.
     silent: Vec<ProcessRef>,
+    /// Why some, or all, were not even tried.
+    failed: Option<io::Error>,
 }
 
 impl EnvMarks<'_> {
-    fn of(&mut self, mark: &str, table: &ProcessTable) -> io::Result<Vec<ProcessRef>> {
+    /// Where no environment can be read at all, what was read before holds: see [`Self::failure`].
+    fn of(&mut self, mark: &str, table: &ProcessTable) -> Vec<ProcessRef> {
         let marks = match &self.read {
             Some(marks) => marks,
             None => {
-                let marks = MarkTable::read(table.all().collect(), |left| environments(self.memory, left), pause)?;
-                let marks = Arc::new(marks.with_silent(&self.before.lock()));
-                self.before.lock().clone_from(&marks);
+                let marks = MarkTable::read(table.all().collect(), |left| environments(self.memory, left), pause);
+                let mut before = self.before.lock();
+                if let (Some(error), None) = (&marks.failed, &before.failed) {
+                    tracing::warn!(%error, "environments cannot be read: who has left its cgroup may not be found");
+                }
+                let marks = Arc::new(marks.with_silent(&before));
+                before.clone_from(&marks);
                 self.read.insert(marks)
             }
         };
-        Ok(marks.by_mark.get(mark).cloned().unwrap_or_default())
+        marks.by_mark.get(mark).cloned().unwrap_or_default()
+    }
+
+    /// Why nobody can tell whether all were found.
+    pub(crate) fn failure(&self) -> Option<io::Error> {
+        let failed = self.read.as_ref()?.failed.as_ref()?;
+        Some(io::Error::new(failed.kind(), failed.to_string()))
     }
 
     /// When the command was begun that has started it.
@@ -165,7 +178,7 @@ fn environments(memory: &ForeignMemory, left: Vec<ProcessRef>) -> io::Result<Vec
 
 /// Which command of ours has started it. None also where that cannot be read.
 pub(crate) fn mark_of(memory: &ForeignMemory, member: ProcessRef) -> Option<String> {
-    let marks = MarkTable::read(vec![member], |left| environments(memory, left), pause).ok()?;
+    let marks = MarkTable::read(vec![member], |left| environments(memory, left), pause);
     marks.by_mark.into_keys().next()
 }
 
@@ -175,11 +188,14 @@ impl MarkTable {
         mut left: Vec<ProcessRef>,
         read: impl Fn(Vec<ProcessRef>) -> io::Result<Vec<(ProcessRef, Environment)>>,
         mut pause: impl FnMut(),
-    ) -> io::Result<Self> {
+    ) -> Self {
         let mut marks = Self::default();
         for pauses in 0..=EXEC_TRIES {
             let asked = left.clone();
-            let answers = read(std::mem::take(&mut left))?;
+            let answers = read(std::mem::take(&mut left)).unwrap_or_else(|error| {
+                marks.failed = Some(error);
+                Vec::new()
+            });
             if answers.len() < asked.len() {
                 let answered: HashSet<ProcessRef> = answers.iter().map(|(member, _)| *member).collect();
                 marks.silent.extend(asked.into_iter().filter(|member| !answered.contains(member)));
@@ -196,14 +212,17 @@ impl MarkTable {
             }
             pause();
         }
-        Ok(marks)
+        marks
     }
 
     /// With what was read of the silent ones before.
     fn with_silent(mut self, before: &Self) -> Self {
-        for member in std::mem::take(&mut self.silent) {
-            let mark = before.by_mark.iter().find(|(_, marked)| marked.contains(&member)).map(|(mark, _)| mark.clone());
-            self.keep(member, mark.map(|mark| EnvMark { mark, launch: before.launches.get(&member).copied() }));
+        let silent: HashSet<ProcessRef> = std::mem::take(&mut self.silent).into_iter().collect();
+        for (mark, marked) in before.by_mark.iter().filter(|_| !silent.is_empty()) {
+            for member in marked.iter().filter(|member| silent.contains(*member)) {
+                let launch = before.launches.get(member).copied();
+                self.keep(*member, Some(EnvMark { mark: mark.clone(), launch }));
+            }
         }
         self
     }
@@ -334,7 +353,7 @@ impl ProcessMatcher<'_> {
 
     fn in_leaf(&mut self, leaf: &Leaf) -> io::Result<Vec<ProcessRef>> {
         // A command may move itself to another cgroup, or run without one for lack of memory.
-        let mut members = self.marks.of(&mark(self.scope, leaf), self.table)?;
+        let mut members = self.marks.of(&mark(self.scope, leaf), self.table);
         if let Some(groups) = self.groups {
             members.extend(groups.members(leaf)?);
         }
@@ -388,7 +407,7 @@ mod tests {
             if reads.get() < 3 { Environment::Executing } else { known("PROCTOR_LEAF=a\0PROCTOR_LAUNCH=7\0") }
         });
 
-        let marks = MarkTable::read(members(1), read, || pauses.set(pauses.get() + 1)).unwrap();
+        let marks = MarkTable::read(members(1), read, || pauses.set(pauses.get() + 1));
 
         assert_eq!((marks.by_mark["a"].as_slice(), pauses.get()), (members(1).as_slice(), 2));
         assert_eq!(marks.launches[&members(1)[0]], 7);
@@ -398,7 +417,7 @@ mod tests {
     fn a_thousand_that_execute_a_program_are_waited_for_together_and_who_has_no_environment_is_not() {
         let pauses = |read: fn(i32) -> Environment| {
             let pauses = Cell::new(0);
-            MarkTable::read(members(1000), each(read), || pauses.set(pauses.get() + 1)).unwrap();
+            MarkTable::read(members(1000), each(read), || pauses.set(pauses.get() + 1));
             pauses.get()
         };
 
@@ -411,14 +430,32 @@ mod tests {
     fn a_process_that_is_silent_now_is_known_by_what_was_read_before() {
         let all = each(|_| known("PROCTOR_LEAF=a\0PROCTOR_LAUNCH=7\0"));
         let but_the_first = |left: Vec<ProcessRef>| all(left.into_iter().filter(|member| member.pid > 1).collect());
-        let before = MarkTable::read(members(1), &all, || {}).unwrap();
+        let before = MarkTable::read(members(1), &all, || {});
 
-        let marks = MarkTable::read(members(2), but_the_first, || {}).unwrap().with_silent(&before);
-        let never_read = MarkTable::read(members(2), but_the_first, || {}).unwrap().with_silent(&MarkTable::default());
+        let marks = MarkTable::read(members(2), but_the_first, || {}).with_silent(&before);
+        let never_read = MarkTable::read(members(2), but_the_first, || {}).with_silent(&MarkTable::default());
 
         assert!(marks.by_mark["a"].len() == 2 && members(2).iter().all(|member| marks.by_mark["a"].contains(member)));
         assert_eq!(marks.launches[&members(1)[0]], 7);
         assert_eq!(never_read.by_mark["a"], members(2)[1..]);
+    }
+
+    #[test]
+    fn where_no_environment_can_be_read_the_marks_that_are_known_hold() {
+        let (memory, table) = (ForeignMemory::exhausted(), ProcessTable::read().unwrap());
+        let ours = i32::try_from(std::process::id()).unwrap();
+        let us = ProcessRef { pid: ours, start_ticks: table.start_of(ours).unwrap() };
+        let mut known = MarkTable::default();
+        known.keep(us, Some(EnvMark { mark: "a".to_owned(), launch: Some(7) }));
+        let before = Mutex::new(Arc::new(known));
+
+        for _ in 0..2 {
+            let mut marks = EnvMarks { memory: &memory, before: &before, read: None };
+
+            assert_eq!(marks.of("a", &table), [us]);
+            assert_eq!(marks.launch_of(us), Some(7));
+            assert!(marks.failure().is_some(), "there may be others");
+        }
     }
 
     #[test]

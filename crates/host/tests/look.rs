@@ -347,7 +347,7 @@ async fn a_zombie_is_absent() {
 
     let reason = world.absent("sleep", &path).await;
 
-    assert!(reason.contains("is dead"), "{reason}");
+    assert!(reason.contains("is a zombie"), "{reason}");
 }
 
 #[tokio::test]

@@ -107,10 +107,15 @@ impl Driver {
         let (host, identity) = (self.host.clone(), spec.identity.clone());
         let unclear = Probe::Unclear { reason: messages::because(PANICKED), named: None };
         let owed = self.owed(Input::Machine(key.clone(), Event::Probed { ticket, look: unclear }));
+        // Others wait for what the pid file says: after a restart it may name a new life.
+        let is_ending = self.processes.get(&key).is_some_and(Process::is_ending);
         self.tasks.spawn("look", async move {
             let mut looking = Box::pin(probe_or_known(&host, &key, &identity, known.clone()));
-            let soon = tokio::time::timeout(KNOWN_LOOK_MAX, &mut looking).await;
             let answer = |look| Input::Machine(key.clone(), Event::Probed { ticket, look });
+            if !is_ending {
+                return owed.send(answer(looking.await)).await;
+            }
+            let soon = tokio::time::timeout(KNOWN_LOOK_MAX, &mut looking).await;
             match (soon, known.filter(|known| host.is_alive(known))) {
                 (Ok(look), _) => owed.send(answer(look)).await,
                 (Err(_), None) => owed.send(answer(looking.await)).await,

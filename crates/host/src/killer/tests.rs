@@ -233,6 +233,25 @@ fn leaderless_session() -> LeaderlessSession {
     LeaderlessSession { _shell: Sleeper(shell), leader, member }
 }
 
+#[tokio::test]
+async fn what_is_known_by_other_means_is_ended_where_no_environment_can_be_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = Journal::open(directory.path(), procfs::boot_id().unwrap());
+    let killer = Killer::new(None, "test".to_owned(), journal, ForeignMemory::exhausted());
+    let LeaderlessSession { _shell, leader, member } = leaderless_session();
+    let sessions = vec![(leader.pid, leader.start_ticks)];
+    let remains = Leftovers { since: leader.start_ticks, launched: true, sessions, spared: Vec::new() };
+    let target = Target::Remains(Leaf::of("ns/p"), remains);
+
+    assert_eq!(killer.count(target.clone()).await.unwrap(), 1);
+    assert_eq!(killer.kill(target.clone()).await.unwrap(), 1);
+
+    while !is_dead(member) {
+        let _ = rustix::thread::nanosleep(&STOP_PERIOD);
+    }
+    assert!(killer.count(target).await.is_err(), "nobody can tell whether that was all");
+}
+
 #[test]
 fn without_a_thread_kills_do_not_wait_for_descriptors_that_are_lacking() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

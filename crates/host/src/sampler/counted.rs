@@ -23,7 +23,7 @@ pub(crate) struct Counted {
 impl Counted {
     pub(crate) fn open(groups: &Groups, leaf: &Leaf, slots: &Slots) -> Self {
         // Opened for every sample it would cost more than the clocks of some members.
-        let cpu = groups.cpu_file(leaf).filter(|_| slots.is_limit_reached()).and_then(|file| {
+        let cpu = groups.cpu_file(leaf).filter(|_| slots.has_room_for_more()).and_then(|file| {
             let kept = slots.keep(|| std::fs::File::open(file.path()))?;
             Some((file, kept))
         });

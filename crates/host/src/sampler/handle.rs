@@ -46,7 +46,7 @@ impl Slots {
     }
 
     /// Whether there are descriptors for more than one a life.
-    pub(crate) fn is_limit_reached(&self) -> bool {
+    pub(crate) fn has_room_for_more(&self) -> bool {
         self.kept() < self.max / 4
     }
 
@@ -122,7 +122,7 @@ impl Handle {
             return Stat::parse(kept.read(&mut [0; TEXT_BYTES_MAX]).ok()?);
         }
         // Once it was read, the process is one that runs and will be read again.
-        if self.own_nanos.is_some() && slots.is_limit_reached() {
+        if self.own_nanos.is_some() && slots.has_room_for_more() {
             let (directory, stat) = look(self.member).ok()??;
             self.stat = slots.keep(|| open_in(&directory, "stat"));
             return Some(stat);

@@ -44,7 +44,8 @@ impl Process {
 
     /// A command begins or a signal is sent. If an operator's stop or kill wants it, the end of this life is wanted
     /// from now on, also when the operation is taken back: nobody can take back what was sent. A start or restart wants
-    /// the process back, and supervision counts anew. What is taken back before has changed nothing of that.
+    /// the process back, also one that finds it running, and supervision counts anew. What is taken back before has
+    /// changed nothing of that.
     pub(super) fn note_wish(&mut self) {
         match self.current.as_ref().map(|current| current.request.kind) {
             Some(OperationKind::Stop | OperationKind::Kill) => self.record.unwanted.clone_from(&self.record.life),

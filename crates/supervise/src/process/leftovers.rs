@@ -229,6 +229,7 @@ impl Process {
     /// Supervision starts nothing beside what an earlier life has left behind. That is no attempt.
     fn hold_launch(&mut self, now: Time, reason: Message) {
         if self.scheduled {
+            self.tell_once(reason);
             return self.postpone_run(now, SURVIVORS_PAUSE);
         }
         self.record.launch = None;
@@ -265,6 +266,7 @@ impl Process {
         match (self.current.as_ref().map(|current| current.request.kind), self.record.life.as_ref()) {
             (Some(_), Some(life)) => {
                 let message = messages::process_runs_already(life.pid);
+                self.note_wish();
                 self.fail(now, Code::AlreadyRunning, message);
             }
             (Some(kind), None) => self.fail_unclear(now, kind),

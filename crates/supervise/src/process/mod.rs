@@ -28,8 +28,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    Code, CommandExit, CommandLine, Exit, Incarnation, Lifetime, Message, OperationId, Outcome, Phase, Probe,
-    ProcessKey, Spec, messages,
+    Code, CommandExit, CommandLine, Exit, Incarnation, Lifetime, Message, OperationId, OperationKind, Outcome, Phase,
+    Probe, ProcessKey, Spec, messages,
 };
 
 use crate::Time;
@@ -334,6 +334,12 @@ impl Process {
             }
             (Activity::Idle | Activity::Probing | Activity::Reloading { .. }, None) => Phase::Stopped,
         }
+    }
+
+    /// Whether what is under way is to end the process: a stop, a kill or an eviction.
+    pub fn is_ending(&self) -> bool {
+        let kind = self.current.as_ref().map(|current| current.request.kind);
+        self.evicting.is_some() || matches!(kind, Some(OperationKind::Stop | OperationKind::Kill))
     }
 
     /// The operations that are under way or wait here.

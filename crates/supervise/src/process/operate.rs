@@ -89,6 +89,10 @@ impl Process {
         }
         match (kind, life) {
             (OperationKind::Start, Some(life)) => {
+                // Whoever asks for it wants the process to run, after a stop that failed as well.
+                if !self.is_cut_short() {
+                    self.note_wish();
+                }
                 self.fail(now, Code::AlreadyRunning, messages::process_runs_already(life.pid));
             }
             (OperationKind::Start, None) => self.launch(now, CommandKind::Start, None),

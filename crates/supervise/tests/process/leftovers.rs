@@ -157,6 +157,26 @@ fn what_a_run_left_behind_is_ended_before_the_next_one_and_by_a_stop() {
 }
 
 #[test]
+fn a_scheduled_run_that_survivors_hold_up_tells_why_once() {
+    let mut world = leaving_runs(Habits { children_resist: true, ..Habits::default() });
+    world.due();
+    world.pass(Duration::from_secs(60));
+    let launches = world.launches.len();
+    let told = |world: &World| {
+        world.notices.iter().filter(|(_, notice)| matches!(notice, Notice::RestartFailed { .. })).count()
+    };
+    let before = told(&world);
+
+    world.due();
+    world.pass(Duration::from_secs(50));
+
+    assert_eq!((world.launches.len(), told(&world)), (launches, before + 1));
+    world.habits.children_resist = false;
+    world.pass(Duration::from_secs(60));
+    assert_eq!(world.launches.len(), launches + 1, "it runs when they are gone");
+}
+
+#[test]
 fn what_a_process_that_ran_once_left_behind_is_ended_before_it_runs_again() {
     let spec = spec(|spec| spec.policy.lifetime = Lifetime::Once);
     let mut world = World::new(spec, Habits { appears_after_ms: None, start_forks: 2, ..Habits::default() });

@@ -205,6 +205,18 @@ fn what_is_managed_again_after_a_failed_stop_is_kept_alive() {
 }
 
 #[test]
+fn a_start_that_finds_the_process_running_takes_a_failed_stop_back() {
+    let mut world = running(Habits { dies_after_ms: None, ..Habits::default() });
+    assert_eq!(code_of(&mut world, OperationKind::Stop), Code::CheckFailed);
+
+    assert_eq!(code_of(&mut world, OperationKind::Start), Code::AlreadyRunning);
+    world.kill_outside();
+    world.pass(Duration::from_secs(60));
+
+    assert!(world.is_alive() && world.machine.managed());
+}
+
+#[test]
 fn a_restart_without_a_command_stops_and_starts() {
     let mut world = running(Habits::default());
     let before = world.pid();

@@ -306,7 +306,17 @@ impl World {
                     if matches!(kind, OperationKind::Stop | OperationKind::Kill) && outcome.code == Code::Success {
                         assert!(self.descendants.is_empty(), "a {kind} left something behind");
                     }
-                    if kind == OperationKind::Manage && outcome.code == Code::Success {
+                    let is_wanted = match kind {
+                        OperationKind::Manage => outcome.code == Code::Success,
+                        OperationKind::Start => outcome.code == Code::AlreadyRunning,
+                        OperationKind::Restart
+                        | OperationKind::Stop
+                        | OperationKind::Kill
+                        | OperationKind::Reload
+                        | OperationKind::Release
+                        | OperationKind::Status => false,
+                    };
+                    if is_wanted {
                         self.touched = None;
                     }
                     self.history.push(Mark::Anew);

@@ -257,12 +257,19 @@ async fn serve(arguments: Arguments, stop: &CancellationToken) -> Result<Option<
         traces: tracing.traces.clone(),
         is_program: true,
     };
+    let mut running = Box::pin(proctor_agent::run(options, tasks.clone()));
     let result = tokio::select! {
         biased;
-        () = stop.cancelled() => Ok(Ended::Stopped),
-        result = proctor_agent::run(options, tasks.clone()) => result.map_err(|error| proctor_runtime::chain(&error)),
+        () = stop.cancelled() => {
+            tasks.shutdown().cancel();
+            // It says goodbye to the server. Whatever becomes of that, the agent was stopped.
+            let _ = tokio::time::timeout(END_MAX, &mut running).await;
+            Ok(Ended::Stopped)
+        }
+        result = &mut running => result.map_err(|error| proctor_runtime::chain(&error)),
         failed = tasks.failed() => Err(failed.to_string()),
     };
+    drop(running);
     // systemd must not take the end of this version for the end of the service.
     if !matches!(result, Ok(Ended::Upgrade(_))) {
         proctor_runtime::systemd::notify("STOPPING=1");
