@@ -61,6 +61,7 @@ export function themeConfig(isDark: boolean): ThemeConfig {
     components: {
       Button: {
         primaryColor: isDark ? "#0d1015" : "#ffffff",
+        dangerColor: isDark ? "#0d1015" : "#ffffff",
         primaryShadow: "none",
         defaultShadow: "none",
         dangerShadow: "none",

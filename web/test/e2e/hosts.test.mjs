@@ -32,6 +32,7 @@ async function registerOn(ip) {
         start_cmd: `./twin 100000 >/dev/null 2>&1 & echo $! > ${pidFile}`,
         stop_cmd: `kill $(cat ${pidFile})`,
       },
+      resource: { cpu: 50, mem: 50 },
       monitor_policy: { auto_type: 1, start_check_secs: 1, stop_check_secs: 1 },
     },
   });

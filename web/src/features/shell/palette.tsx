@@ -43,6 +43,9 @@ export default function Palette({ onClose }: { onClose: () => void }) {
       width={620}
       className="palette"
       style={{ top: 80 }}
+      // The name of the dialog, for screen readers alone.
+      title={shell.palette.title}
+      styles={{ header: { display: "none" } }}
     >
       <div className="palette-input">
         <SearchOutlined aria-hidden />
