@@ -141,7 +141,7 @@ fn time_of(log: &str, words: &str) -> Option<String> {
 async fn a_server_that_ends_answers_the_calls_under_way_before_it_lets_agents_go() {
     let mut fleet = Fleet::start_in(tempfile::tempdir().unwrap(), &["--drain-time", "1h"]).await.unwrap();
     let agent = fleet.agent(IP).await.unwrap();
-    let under_way = fleet.request("/api/v1/events/stream").send().await.unwrap();
+    let under_way = fleet.question("/api/v1/events/stream").send().await.unwrap();
     let pid = fleet.server.program.pid().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     eventually("it drains", || async { fleet.server.program.log().contains("no longer ready").then_some(()) }).await;
@@ -157,7 +157,7 @@ async fn a_server_that_ends_answers_the_calls_under_way_before_it_lets_agents_go
     })
     .await;
     let log = fleet.server.program.log();
-    let [unready, answered] = ["draining: no longer ready", "draining: calls have ended all_ended=true"]
+    let [unready, answered] = ["draining: no longer ready", "drained all_ended=true"]
         .map(|words| time_of(&log, words).unwrap_or_else(|| panic!("'{words}' is not in {log}")));
     assert!(unready < answered && answered < lost, "{unready} {answered} {lost}");
 }

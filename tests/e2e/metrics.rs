@@ -58,7 +58,7 @@ async fn labels_and_their_values_are_those_of_the_documents() {
     let fleet = Fleet::start().await.unwrap();
     let agent = fleet.agent(IP).await.unwrap();
     fleet.get("/api/v1/hosts").await.unwrap();
-    let of_server = fleet.request("/metrics").send().await.unwrap().text().await.unwrap();
+    let of_server = fleet.question("/metrics").send().await.unwrap().text().await.unwrap();
     let of_agent = Command::new(binary("proctor-agent"))
         .args(["ctl", "metrics", "--state-dir"])
         .arg(agent.state_dir())

@@ -141,7 +141,10 @@ async fn an_agent_does_not_start_with_a_policy_that_others_may_write() {
 
     let said = String::from_utf8_lossy(&agent.stderr);
     assert!(!agent.status.success());
-    assert!(said.contains(&format!("the policy file {} is not to be trusted", policy.display())), "{said}");
+    assert!(
+        said.contains(&format!("the policy file {} has unsafe ownership or permissions", policy.display())),
+        "{said}"
+    );
 }
 
 #[tokio::test]

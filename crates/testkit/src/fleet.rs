@@ -190,7 +190,9 @@ impl Fleet {
         eventually("the agent's presence is known", || async {
             let hosts = self.get("/api/v1/hosts").await.ok()?;
             let host = hosts["hosts"].as_array()?.iter().find(|host| host["ip"] == ip)?.clone();
-            (host["online"] == online && host["returning"] != true).then_some(())
+            // A suspect host is about to be offline, or to be back.
+            let is_connected = host["online"] == true && host["suspect"] != true;
+            (is_connected == online && host["returning"] != true).then_some(())
         })
         .await;
     }
@@ -201,13 +203,17 @@ impl Fleet {
     }
 
     pub async fn get(&self, path: &str) -> Result<Value> {
-        let request = self.client.get(self.url(path)).header("X-Bkapi-Authorization", self.authorization());
-        Ok(serde_json::from_str(&request.send().await?.text().await?)?)
+        Ok(serde_json::from_str(&self.question(path).send().await?.text().await?)?)
     }
 
     /// A POST with the app's credentials in the header, still without a body.
     pub fn request(&self, path: &str) -> reqwest::RequestBuilder {
         self.client.post(self.url(path)).header("X-Bkapi-Authorization", self.authorization())
+    }
+
+    /// A GET with the app's credentials in the header.
+    pub fn question(&self, path: &str) -> reqwest::RequestBuilder {
+        self.client.get(self.url(path)).header("X-Bkapi-Authorization", self.authorization())
     }
 
     /// POSTs JSON with the app's credentials in the header; the answer must be HTTP 200.

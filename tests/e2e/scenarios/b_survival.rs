@@ -240,7 +240,7 @@ async fn b8_a_ledger_that_is_damaged_torn_or_empty_is_survived() {
         assert_eq!(scene.subject.starts(), 1, "{damage}");
         if damage == "garbage" {
             assert!(part(".damaged").exists(), "it is put aside");
-            assert!(scene.agent.program.log().contains("put aside"), "and that is said");
+            assert!(scene.agent.program.log().contains("moved aside"), "and that is said");
         }
     }
     scene.subject.kill(pid);
