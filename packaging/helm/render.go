@@ -14,7 +14,7 @@ import (
 	"strings"
 	"text/template"
 
-	"github.com/Masterminds/sprig/v3"
+	"github.com/Masterminds/sprig"
 	"gopkg.in/yaml.v3"
 )
 
