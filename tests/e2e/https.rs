@@ -127,7 +127,8 @@ async fn a_renewed_certificate_is_shown_without_a_restart_and_a_broken_one_is_no
         matches!(server.hosts(&first).await, Err(ClientError::OtherKey { .. })).then_some(())
     })
     .await;
-    let second = server.logged_fingerprint("HTTPS certificate loaded").unwrap();
+    let second =
+        eventually("the new one is told", || async { server.logged_fingerprint("HTTPS certificate loaded") }).await;
     server.hosts(&second).await.unwrap();
 }
 

@@ -192,7 +192,8 @@ impl Fleet {
             let host = hosts["hosts"].as_array()?.iter().find(|host| host["ip"] == ip)?.clone();
             // A suspect host is about to be offline, or to be back.
             let is_connected = host["online"] == true && host["suspect"] != true;
-            (is_connected == online && host["returning"] != true).then_some(())
+            let is_known = host["returning"] != true || host["suspect"] == true;
+            (is_connected == online && is_known).then_some(())
         })
         .await;
     }

@@ -6,6 +6,7 @@ use proctor_testkit::Subject;
 use serde_json::json;
 
 use super::e_schedules::{cyclic, operate, runs};
+use super::zero::stat;
 use super::{IP, Scene, numbers, perl, until};
 use crate::hosts;
 
@@ -203,6 +204,8 @@ async fn h7_the_late_end_of_a_stopped_process_leaves_no_workers() {
         };
 
         signal("-STOP");
+        // Before it has stopped, a SIGTERM would overtake the SIGSTOP.
+        until("it has stopped", || stat(main).is_some_and(|(state, _)| state == 'T')).await;
         assert_eq!(scene.operate(1).await["error_code"], 836);
         signal("-CONT");
 
