@@ -6,9 +6,14 @@ use proctor_testkit::{Fleet, Program, binary, eventually, run_proctor};
 
 const IP: &str = "127.0.0.1";
 
-fn copied(fleet: &Fleet, from: &std::path::Path) -> String {
+/// A copy of a state directory; made again where the agent has just replaced one of its files.
+async fn copied(fleet: &Fleet, from: &std::path::Path) -> String {
     let copy = fleet.dir().join("copy");
-    assert!(Command::new("cp").arg("-a").args([from, &copy]).status().unwrap().success());
+    eventually("the copy is whole", || async {
+        let _ = std::fs::remove_dir_all(&copy);
+        Command::new("cp").arg("-a").args([from, &copy]).status().unwrap().success().then_some(())
+    })
+    .await;
     copy.display().to_string()
 }
 
@@ -16,7 +21,7 @@ fn copied(fleet: &Fleet, from: &std::path::Path) -> String {
 async fn an_agent_on_a_copied_state_directory_ends_before_it_does_anything() {
     let fleet = Fleet::start().await.unwrap();
     let mut agent = fleet.agent(IP).await.unwrap();
-    let copy = copied(&fleet, agent.state_dir());
+    let copy = copied(&fleet, agent.state_dir()).await;
     let link = format!("127.0.0.1:{}", fleet.server.link);
 
     let output = Command::new(binary("proctor-agent"))
@@ -41,7 +46,7 @@ async fn a_copy_that_was_connected_while_the_original_was_away_shuts_the_origina
     eventually("the original has recorded its session", || async { recorded(agent.state_dir()) }).await;
     agent.program.kill();
     fleet.until_online(IP, false).await;
-    let copy = copied(&fleet, agent.state_dir());
+    let copy = copied(&fleet, agent.state_dir()).await;
     let link = format!("127.0.0.1:{}", fleet.server.link);
     let arguments = ["--server", &link, "--state-dir", &copy, "--ip", IP].map(String::from);
     let mut clone = Program::start("proctor-agent", &arguments, &fleet.dir().join("copy.log")).unwrap();
