@@ -1,6 +1,6 @@
 //! Who may do what where: classes of operations, scopes, roles, and what they amount to.
 //!
-//! Promised: a place is allowed exactly where one of the grants covers it; a spec may be registered where
+//! Promised: a target is allowed exactly where one of the grants covers it; a spec may be registered where
 //! one of those also admits it; classes do not imply each other; more grants never allow less. Absent: who asks (an app, a user or both; the caller
 //! collects the grants of all that vouch for a call), and which class a call needs.
 
@@ -156,21 +156,21 @@ impl std::fmt::Display for Scope {
 impl std::str::FromStr for Scope {
     type Err = FieldError;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bad = |problem: String| FieldError::new("scope", problem);
+        let bad = |problem: Message| FieldError::new("scope", problem);
         if text == "everything" {
             return Ok(Self::Everything);
         }
         let (kind, value) = text.split_once(':').unwrap_or((text, ""));
-        let number = || value.parse().map_err(|_| bad(format!("'{value}' in '{text}' is not a number")));
+        let number = || value.parse().map_err(|_| bad(messages::scope_has_no_number(value, text)));
         match kind {
             "business" => Ok(Self::Business(number()?)),
             "set" => Ok(Self::BusinessSet(number()?)),
             "namespace" => Ok(Self::Namespace(value.parse().map_err(|error: FieldError| error.inside("scope"))?)),
             "cloud" => {
                 let number = number()?;
-                Ok(Self::Cloud(u32::try_from(number).map_err(|_| bad(format!("'{text}' is no cloud area")))?))
+                Ok(Self::Cloud(u32::try_from(number).map_err(|_| bad(messages::not_a_cloud_area(text)))?))
             }
-            _ => Err(bad(format!("'{text}' is not everything, business:N, set:N, namespace:NAME or cloud:N"))),
+            _ => Err(bad(messages::not_one_of(text, "everything, business:N, set:N, namespace:NAME, cloud:N"))),
         }
     }
 }
@@ -199,7 +199,7 @@ impl std::str::FromStr for Subject {
         let make = match kind {
             "app" => Self::App,
             "user" => Self::User,
-            _ => return Err(FieldError::new("subject", format!("'{text}' is not app:CODE or user:NAME"))),
+            _ => return Err(FieldError::new("subject", messages::not_one_of(text, "app:CODE, user:NAME"))),
         };
         check_text("subject", name, SUBJECT_CHARS_MAX)?;
         Ok(make(name.to_owned()))
@@ -285,7 +285,7 @@ pub struct AccessTarget<'a> {
     pub namespace: Option<&'a Namespace>,
 }
 
-/// A set of places: the union of some scopes.
+/// The union of some scopes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScopeSet {
     pub everywhere: bool,
@@ -295,11 +295,11 @@ pub struct ScopeSet {
 }
 
 impl ScopeSet {
-    pub fn contains(&self, place: &AccessTarget<'_>) -> bool {
+    pub fn contains(&self, target: &AccessTarget<'_>) -> bool {
         self.everywhere
-            || place.business.is_some_and(|business| self.businesses.contains(&business))
-            || place.cloud.is_some_and(|cloud| self.clouds.contains(&cloud))
-            || place.namespace.is_some_and(|namespace| self.namespaces.contains(namespace))
+            || target.business.is_some_and(|business| self.businesses.contains(&business))
+            || target.cloud.is_some_and(|cloud| self.clouds.contains(&cloud))
+            || target.namespace.is_some_and(|namespace| self.namespaces.contains(namespace))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -330,7 +330,7 @@ impl ScopeSet {
 /// All that a caller may do, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Permissions {
-    places: [ScopeSet; Class::ALL.len()],
+    scopes: [ScopeSet; Class::ALL.len()],
     /// Where any spec may be registered.
     unbounded: ScopeSet,
     /// Where some specs may be.
@@ -343,7 +343,7 @@ impl Permissions {
         let mut permissions = Self::default();
         for grant in grants {
             for class in grant.classes.iter() {
-                permissions.places[class as usize].add(&grant.scope, sets);
+                permissions.scopes[class as usize].add(&grant.scope, sets);
             }
             if grant.classes.contains(Class::Register) {
                 permissions.add_bounds(grant, sets);
@@ -356,9 +356,9 @@ impl Permissions {
         if grant.bounds.is_unbounded() {
             return self.unbounded.add(&grant.scope, sets);
         }
-        let mut places = ScopeSet::default();
-        places.add(&grant.scope, sets);
-        self.bounded.push((places, grant.bounds.clone()));
+        let mut scopes = ScopeSet::default();
+        scopes.add(&grant.scope, sets);
+        self.bounded.push((scopes, grant.bounds.clone()));
     }
 
     /// Every class, everywhere.
@@ -369,55 +369,55 @@ impl Permissions {
     }
 
     /// Where the class is allowed.
-    pub fn places(&self, class: Class) -> &ScopeSet {
-        &self.places[class as usize]
+    pub fn scopes(&self, class: Class) -> &ScopeSet {
+        &self.scopes[class as usize]
     }
 
-    pub fn allows(&self, class: Class, place: &AccessTarget<'_>) -> bool {
-        self.places(class).contains(place)
+    pub fn allows(&self, class: Class, target: &AccessTarget<'_>) -> bool {
+        self.scopes(class).contains(target)
     }
 
-    /// Where `register` is allowed only within bounds, with those. A place that some grant allows without bounds
+    /// Where `register` is allowed only within bounds, with those. A target that some grant allows without bounds
     /// is not here.
     pub fn bounded(&self) -> impl Iterator<Item = (Vec<Scope>, &Bounds)> {
         let free = self.unbounded.scopes();
-        let rest = move |places: &ScopeSet| -> Vec<Scope> {
-            places.scopes().into_iter().filter(|scope| !free.contains(scope)).collect()
+        let rest = move |scopes: &ScopeSet| -> Vec<Scope> {
+            scopes.scopes().into_iter().filter(|scope| !free.contains(scope)).collect()
         };
         let is_everywhere = self.unbounded.everywhere;
         let all = self.bounded.iter().filter(move |_| !is_everywhere);
-        all.map(move |(places, bounds)| (rest(places), bounds)).filter(|(scopes, _)| !scopes.is_empty())
+        all.map(move |(scopes, bounds)| (rest(scopes), bounds)).filter(|(scopes, _)| !scopes.is_empty())
     }
 
     /// Whether any spec may be registered there.
-    pub fn registers_unbounded(&self, place: &AccessTarget<'_>) -> bool {
-        self.unbounded.contains(place)
+    pub fn registers_unbounded(&self, target: &AccessTarget<'_>) -> bool {
+        self.unbounded.contains(target)
     }
 
     /// Whether this spec may be registered there: one grant must allow `register` and admit the spec. Says what
-    /// is outside the first grant that covers the place.
-    pub fn admit(&self, place: &AccessTarget<'_>, spec: &Spec) -> Result<(), FieldError> {
-        if self.registers_unbounded(place) {
+    /// is outside the first grant that covers the target.
+    pub fn admit(&self, target: &AccessTarget<'_>, spec: &Spec) -> Result<(), FieldError> {
+        if self.registers_unbounded(target) {
             return Ok(());
         }
         let mut outside = None;
-        for (_, bounds) in self.bounded.iter().filter(|(places, _)| places.contains(place)) {
+        for (_, bounds) in self.bounded.iter().filter(|(scopes, _)| scopes.contains(target)) {
             match bounds.admit(spec) {
                 Ok(()) => return Ok(()),
                 Err(error) => _ = outside.get_or_insert(error),
             }
         }
-        Err(outside.unwrap_or_else(|| FieldError::new("spec", "no binding allows to register there")))
+        Err(outside.unwrap_or_else(|| FieldError::new("spec", messages::no_binding_allows_registering())))
     }
 
     /// By a grant on everything; the sum of smaller scopes is never everywhere.
     pub fn allows_everywhere(&self, class: Class) -> bool {
-        self.places(class).everywhere
+        self.scopes(class).everywhere
     }
 
-    /// Whether there is a place at all.
+    /// Whether it is allowed for any target at all.
     pub fn allows_anywhere(&self, class: Class) -> bool {
-        !self.places(class).is_empty()
+        !self.scopes(class).is_empty()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The closed set of per-target codes, with their place in the error catalogue.
+//! The closed set of per-target codes, with their numbers in the error catalogue.
 
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +49,7 @@ pub const CODES: [CodeEntry; 13] = [
         number: 115,
         name: "handling",
         meaning: "The target has no outcome yet.",
-        what_to_do: "Ask again in a second or two; every target ends by itself.",
+        what_to_do: "Ask again in a second or two; every target finishes in the end.",
     },
     CodeEntry {
         code: Code::AgentAbsent,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{AgentId, FieldError, HostKey, Message, ProcessKey};
+use crate::{AgentId, FieldError, HostKey, Message, ProcessKey, messages};
 
 /// The detail that holds the id of a pool.
 pub const POOL_DETAIL: &str = "pool";
@@ -167,7 +167,7 @@ impl std::str::FromStr for EventKind {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == text).ok_or_else(|| {
             let known = Self::ALL.map(Self::as_str).join(", ");
-            FieldError::new("type", format!("'{text}' is not a type of event; there are: {known}"))
+            FieldError::new("type", messages::not_one_of(text, known))
         })
     }
 }
@@ -270,7 +270,7 @@ mod tests {
             proc_name: "bkmonitorbeat".to_owned(),
             report_id: None,
             kind,
-            content: "check bkmonitorbeat not running, and restart it success".into(),
+            content: Message::foreign("check bkmonitorbeat not running, and restart it success"),
             details: BTreeMap::new(),
         }
     }
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn an_event_that_is_too_long_is_fitted_and_stays_parsable() {
         let mut long = event(EventKind::PoolLimitExceeded);
-        long.content = "进".repeat(EVENT_CONTENT_BYTES_MAX).into();
+        long.content = Message::foreign("进".repeat(EVENT_CONTENT_BYTES_MAX));
         long.details = (0..50).map(|number| (format!("{number:02}"), "x".to_owned())).collect();
         long.details.insert("00".to_owned(), "\u{1}".repeat(EVENT_DETAILS_BYTES_MAX / 2));
 

@@ -1,26 +1,47 @@
 //! The one shape of a validation error: which field, and what is wrong with it.
 
+use crate::message::{Phrase, Sender};
 use crate::{Message, messages};
 
 /// A value from outside that does not fit; `field` is a path such as `hosts[3].ip`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
-    /// Empty where whoever asks knows the place and names it.
+    /// Empty where the caller knows the field and names it.
     pub field: String,
     pub problem: Message,
 }
 
 impl std::error::Error for FieldError {}
 
+/// Before a phrase as JSON. No text of ours begins with it.
+const PHRASE_MARK: char = '\0';
+
+/// `{:#}` is for [`FieldError::message_of`].
 impl std::fmt::Display for FieldError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if f.alternate()
+            && let Some(phrase) = self.message().phrase()
+        {
+            return write!(f, "{PHRASE_MARK}{}", phrase.to_json());
+        }
         if self.field.is_empty() { f.write_str(&self.problem) } else { write!(f, "{}: {}", self.field, self.problem) }
     }
 }
 
 impl FieldError {
-    pub fn new(field: impl Into<String>, problem: impl Into<Message>) -> Self {
-        Self { field: field.into(), problem: problem.into() }
+    pub fn new(field: impl Into<String>, problem: Message) -> Self {
+        Self { field: field.into(), problem }
+    }
+
+    /// What an error says that serde has passed on, by its `custom`, as something to display and nothing else. One of ours
+    /// keeps its id and arguments on this way.
+    pub fn message_of(error: &impl std::fmt::Display) -> Message {
+        let text = format!("{error:#}");
+        let phrase = text.strip_prefix(PHRASE_MARK).and_then(|json| Phrase::from_json(json, Sender::Server));
+        match phrase {
+            Some(phrase) => Message::of_parts(phrase.english(), Some(phrase)),
+            None => Message::foreign(error.to_string()),
+        }
     }
 
     /// With the field in front, in every language.
@@ -112,3 +133,25 @@ macro_rules! text_type {
     };
 }
 pub(crate) use text_type;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_keeps_its_id_on_its_way_through_serde() {
+        let error = FieldError::new("ip", messages::not_an_address("ten"));
+
+        let message = FieldError::message_of(&error);
+
+        assert_eq!(message, error.message());
+        assert_eq!(message.chinese().as_deref(), Some("ip: 'ten' 不是 IP 地址"));
+    }
+
+    #[test]
+    fn the_error_of_another_type_is_kept_as_text() {
+        for text in ["invalid IP address syntax", "\0{\"id\":\"nothing\"}", ""] {
+            assert_eq!(FieldError::message_of(&text), Message::foreign(text));
+        }
+    }
+}

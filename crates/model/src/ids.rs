@@ -147,7 +147,7 @@ impl std::fmt::Display for OperationId {
 impl std::str::FromStr for OperationId {
     type Err = FieldError;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bad = || FieldError::new("operation_id", format!("'{text}' is not TASK/INDEX/ATTEMPT"));
+        let bad = || FieldError::new("operation_id", messages::not_of_the_form(text, "TASK/INDEX/ATTEMPT"));
         let number = |text: &str| text.parse().map_err(|_| bad());
         let pieces: Vec<&str> = text.split('/').collect();
         match pieces[..] {

@@ -108,7 +108,7 @@ impl std::str::FromStr for ProcessKey {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (namespace, name) = text
             .split_once('/')
-            .ok_or_else(|| FieldError::new("process", format!("'{text}' is not of the form NAMESPACE/NAME")))?;
+            .ok_or_else(|| FieldError::new("process", messages::not_of_the_form(text, "NAMESPACE/NAME")))?;
         Ok(Self { namespace: Namespace::from_escaped(namespace)?, name: name.parse()? })
     }
 }

@@ -22,8 +22,8 @@ impl Labels {
     }
 
     pub fn get(&self, name: &str) -> Option<&str> {
-        let place = self.0.binary_search_by(|(other, _)| (**other).cmp(name)).ok()?;
-        self.0.get(place).map(|(_, value)| &**value)
+        let index = self.0.binary_search_by(|(other, _)| (**other).cmp(name)).ok()?;
+        self.0.get(index).map(|(_, value)| &**value)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {

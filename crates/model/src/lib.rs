@@ -26,6 +26,7 @@ mod report;
 #[cfg(any(test, feature = "test-support"))]
 pub mod samples;
 mod spec;
+mod state_hash;
 mod status;
 mod upgrade;
 mod usage_history;
@@ -55,6 +56,7 @@ pub use spec::{
     AbsolutePath, CommandLine, ConfigFile, Control, CronRule, HealthPolicy, Identity, LABELS_MAX, Lifetime, Limits,
     Ownership, Percent, Period, Policy, ProcName, SPEC_BYTES_MAX, Seconds, Spec, SpecHash, UncheckedPath, UserName,
 };
+pub use state_hash::{AgentState, StateHash};
 pub use status::{EVICTED_REASON, Phase, Snapshot, Usage};
 pub use upgrade::{AgentVersion, BUILD_MARK, UpgradeStep, VERSION_BYTES_MAX};
 pub use usage_history::{Spread, UsageHistory, UsageKept, UsagePoint, UsageRange};

@@ -1,4 +1,4 @@
-//! What can be asked of a process, and what came of it.
+//! Operations on a process, and their outcomes.
 
 use serde::{Deserialize, Serialize};
 
@@ -90,10 +90,9 @@ impl std::fmt::Display for OperationKind {
 impl std::str::FromStr for OperationKind {
     type Err = crate::FieldError;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.as_str() == text)
-            .ok_or_else(|| crate::FieldError::new("operation", format!("'{text}' is not an operation")))
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text).ok_or_else(|| {
+            crate::FieldError::new("operation", messages::not_one_of(text, Self::ALL.map(Self::as_str).join(", ")))
+        })
     }
 }
 
@@ -119,15 +118,17 @@ pub struct Outcome {
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 const SNAPSHOTS_MAX: usize = 512;
+/// The word of GSE, in every language. An outcome carries it without an id: most outcomes are this one.
+const SUCCESS: &str = "success";
 const CUT: &str = "\n... the rest was left out ...";
 
 impl Outcome {
     pub fn success(managed: bool) -> Self {
-        Self::new(Code::Success, "success", managed)
+        Self::new(Code::Success, Message::foreign(SUCCESS), managed)
     }
 
-    pub fn new(code: Code, message: impl Into<Message>, managed: bool) -> Self {
-        Self { code, message: message.into(), output: String::new(), managed, snapshot: None, instances: Vec::new() }
+    pub fn new(code: Code, message: Message, managed: bool) -> Self {
+        Self { code, message, output: String::new(), managed, snapshot: None, instances: Vec::new() }
     }
 
     /// Cut to what a link carries, and says so where something was left out.
@@ -156,7 +157,7 @@ mod tests {
 
     #[test]
     fn an_outcome_that_is_too_large_is_cut_once_and_says_so() {
-        let mut outcome = Outcome::new(Code::CommandFailed, "界".repeat(100_000), false);
+        let mut outcome = Outcome::new(Code::CommandFailed, Message::foreign("界".repeat(100_000)), false);
         outcome.output = "x".repeat(3_000_000);
         let reason = "r".repeat(10_000);
         outcome.instances = vec![Snapshot { reason, ..Snapshot::default() }; 600];
@@ -183,13 +184,13 @@ mod tests {
         of_before.as_object_mut().unwrap().remove("phrase");
         assert_eq!(
             serde_json::from_value::<Outcome>(of_before).unwrap().message,
-            Message::plain("process 7 runs already")
+            Message::foreign("process 7 runs already")
         );
         let mut of_later = json;
         of_later["phrase"]["id"] = "not_yet_known".into();
         assert_eq!(
             serde_json::from_value::<Outcome>(of_later).unwrap().message,
-            Message::plain("process 7 runs already")
+            Message::foreign("process 7 runs already")
         );
     }
 }

@@ -43,6 +43,13 @@ pub struct PoolLimits {
     pub dry_run: bool,
 }
 
+impl PoolLimits {
+    /// One that does not is like no pool.
+    pub fn limit_something(&self) -> bool {
+        self.cpu.get() > 0.0 || self.memory.get() > 0.0
+    }
+}
+
 /// In a few words, for people.
 impl std::fmt::Display for PoolLimits {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

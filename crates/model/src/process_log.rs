@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::FieldError;
+use crate::{FieldError, messages};
 
 /// Of one answer: with its path it is a frame below 64 KiB, from where on frames share a budget of memory.
 pub const LOG_BYTES_MAX: usize = 60 * 1024;
@@ -37,7 +37,7 @@ impl FromStr for LogPosition {
             let file = u64::from_str_radix(file, 16).ok()?;
             Some(Self { file, offset: offset.parse().ok()? })
         });
-        parsed.ok_or_else(|| FieldError::new("since", "must be the position of an earlier answer"))
+        parsed.ok_or_else(|| FieldError::new("since", messages::not_a_log_position()))
     }
 }
 

@@ -402,18 +402,18 @@ text_type!(CronRule);
 
 impl CronRule {
     fn parse(text: String) -> Result<Self, FieldError> {
-        let bad = |problem: String| FieldError::new("crontab_rule", problem);
+        let bad = |problem: Message| FieldError::new("crontab_rule", problem);
         if text.len() > 256 {
-            return Err(bad("must not be longer than 256 bytes".into()));
+            return Err(bad(messages::longer_than_bytes(256)));
         }
         let fields = text.split_whitespace().count();
         if fields != 5 && !text.trim_start().starts_with('@') {
-            return Err(bad(format!("'{text}' has {fields} fields, a rule has five: minute hour day month weekday")));
+            return Err(bad(messages::crontab_has_wrong_fields(&text, fields)));
         }
         let cron = croner::Cron::from_str(text.trim());
-        let cron = cron.map_err(|error| bad(format!("'{text}' is not a crontab rule: {error}")))?;
+        let cron = cron.map_err(|error| bad(messages::not_a_crontab_rule(&text, error)))?;
         if !has_occurrence(&cron.pattern) {
-            return Err(bad(format!("'{text}' never comes true: there is no such day")));
+            return Err(bad(messages::crontab_never_runs(&text)));
         }
         Ok(Self(text.into()))
     }
@@ -582,7 +582,7 @@ mod tests {
         for never in ["0 0 30 2 *", "0 0 31 4,6,9,11 *", "5 4 31 2 *"] {
             let error = never.parse::<CronRule>().unwrap_err();
             assert_eq!(error.field, "crontab_rule", "{never}");
-            assert!(error.to_string().contains("never comes true"), "{error}");
+            assert!(error.to_string().contains("never runs"), "{error}");
         }
         for rare in ["0 0 29 2 *", "0 0 30 2 mon", "0 0 31 * *", "0 0 L 2 *", "0 0 * 2 sun#5", "@yearly"] {
             assert!(rare.parse::<CronRule>().is_ok(), "{rare}");

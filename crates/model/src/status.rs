@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::message::known_phrase;
-use crate::{FieldError, Message, Phrase};
+use crate::{FieldError, Message, Phrase, messages};
 
 /// Where a process stands on its host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ impl std::str::FromStr for Phase {
     type Err = FieldError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bad = || FieldError::new("phase", format!("'{text}' is not a phase of a process"));
+        let bad = || FieldError::new("phase", messages::not_one_of(text, Self::ALL.map(Self::as_str).join(", ")));
         Self::ALL.into_iter().find(|phase| phase.as_str() == text).ok_or_else(bad)
     }
 }
@@ -168,7 +168,7 @@ mod tests {
         snapshot.set_reason(reason.clone());
         assert!(snapshot.is_evicted() && snapshot.reason_phrase.is_some());
         assert_eq!(snapshot.reason(), reason);
-        snapshot.set_reason(Message::plain(reason.as_str()));
+        snapshot.set_reason(Message::foreign(reason.as_str()));
         assert!(snapshot.is_evicted());
         snapshot.set_reason(messages::registration_waits());
         assert!(!snapshot.is_evicted());

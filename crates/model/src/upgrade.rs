@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::FieldError;
+use crate::{FieldError, messages};
 
 /// Stands before the version in every agent program, which ends with a NUL.
 pub const BUILD_MARK: &str = "proctor-agent build, version ";
@@ -55,7 +55,7 @@ impl FromStr for AgentVersion {
     type Err = FieldError;
 
     fn from_str(text: &str) -> Result<Self, FieldError> {
-        let wrong = || FieldError::new("version", format!("'{text}' is not a version such as 1.4.0 or 1.4.0-rc.2"));
+        let wrong = || FieldError::new("version", messages::not_a_version(text));
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+');
         if text.len() > VERSION_BYTES_MAX || !text.chars().all(is_plain) {
             return Err(wrong());

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::FieldError;
+use crate::{FieldError, messages};
 
 /// How far back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -62,7 +62,7 @@ impl FromStr for UsageRange {
 
     fn from_str(text: &str) -> Result<Self, FieldError> {
         let found = Self::ALL.into_iter().find(|range| range.as_str() == text);
-        found.ok_or_else(|| FieldError::new("range", "must be 1h or 7d"))
+        found.ok_or_else(|| FieldError::new("range", messages::not_one_of(text, "1h, 7d")))
     }
 }
 

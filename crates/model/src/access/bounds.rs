@@ -9,7 +9,7 @@ use std::path::{Component, Path};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AbsolutePath, FieldError, Spec, UncheckedPath, UserName};
+use crate::{AbsolutePath, FieldError, Spec, UncheckedPath, UserName, messages};
 
 /// An empty set does not narrow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ impl Bounds {
     pub fn admit(&self, spec: &Spec) -> Result<(), FieldError> {
         let user = &spec.identity.user;
         if !self.users.is_empty() && !self.users.contains(user) {
-            let problem = format!("'{user}' is not one of the users that may be used here: {}", listed(&self.users));
+            let problem = messages::user_outside_bounds(user, listed(&self.users));
             return Err(FieldError::new("identity.user", problem));
         }
         if self.roots.is_empty() {
@@ -38,7 +38,7 @@ impl Bounds {
         match paths(spec).find(|(_, path)| !self.is_below_a_root(Path::new(path))) {
             None => Ok(()),
             Some((field, path)) => {
-                let problem = format!("'{path}' is not below one of the allowed directories: {}", listed(&self.roots));
+                let problem = messages::path_outside_bounds(path, listed(&self.roots));
                 Err(FieldError::new(field, problem))
             }
         }
@@ -122,7 +122,7 @@ mod tests {
             spec.identity.user = user;
             let error = web.admit(&spec).unwrap_err();
             assert_eq!(error.field, "identity.user");
-            assert!(error.problem.ends_with("may be used here: app, web"), "{error}");
+            assert!(error.problem.ends_with("allowed here: app, web"), "{error}");
         }
     }
 

@@ -4,6 +4,7 @@
 //! auditor reads. Absent: whether there is such a person.
 
 use crate::field::{FieldError, check_text};
+use crate::messages;
 
 const NAME_CHARS_MAX: usize = 128;
 
@@ -13,17 +14,13 @@ const NAME_CHARS_MAX: usize = 128;
 pub fn check_person_name(field: &str, name: &str) -> Result<(), FieldError> {
     check_text(field, name, NAME_CHARS_MAX)?;
     if name.starts_with(' ') || name.ends_with(' ') || name.contains("  ") {
-        return Err(FieldError::new(field, "must not begin or end with a space, nor have two in a row"));
+        return Err(FieldError::new(field, messages::has_stray_spaces()));
     }
     match name.chars().find(|c| !is_distinct(*c)) {
         None => Ok(()),
         Some(c) => {
-            let problem = format!(
-                "must not contain U+{:04X}: only ASCII, Latin-1 letters and Chinese, Japanese and Korean characters are \
-                 told apart by everybody",
-                u32::from(c)
-            );
-            Err(FieldError::new(field, problem))
+            let code_point = format!("U+{:04X}", u32::from(c));
+            Err(FieldError::new(field, messages::has_indistinct_character(code_point)))
         }
     }
 }

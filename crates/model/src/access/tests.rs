@@ -11,7 +11,7 @@ fn namespace() -> impl Strategy<Value = Namespace> {
     proptest::sample::select(vec!["web", "db", "网关"]).prop_map(|text| text.parse().unwrap())
 }
 
-/// Few numbers, so that scopes and places often meet.
+/// Few numbers, so that scopes and targets often meet.
 fn scope() -> impl Strategy<Value = Scope> {
     prop_oneof![
         1 => Just(Scope::Everything),
@@ -35,7 +35,7 @@ fn sets() -> impl Strategy<Value = BTreeMap<u64, BTreeSet<u64>>> {
 }
 
 prop_compose! {
-    fn place()(business in proptest::option::of(0..5_u64), cloud in 0..4_u32, namespace in proptest::option::of(namespace()))
+    fn target()(business in proptest::option::of(0..5_u64), cloud in 0..4_u32, namespace in proptest::option::of(namespace()))
         -> (Option<u64>, u32, Option<Namespace>) {
         (business, cloud, namespace)
     }
@@ -46,50 +46,50 @@ fn at((business, cloud, namespace): &(Option<u64>, u32, Option<Namespace>)) -> A
 }
 
 /// The meaning of a scope, written a second time without the sums of [`ScopeSet`].
-fn covers(scope: &Scope, sets: &BTreeMap<u64, BTreeSet<u64>>, place: &AccessTarget<'_>) -> bool {
+fn covers(scope: &Scope, sets: &BTreeMap<u64, BTreeSet<u64>>, target: &AccessTarget<'_>) -> bool {
     match scope {
         Scope::Everything => true,
-        Scope::Business(id) => place.business == Some(*id),
-        Scope::BusinessSet(id) => match (sets.get(id), place.business) {
+        Scope::Business(id) => target.business == Some(*id),
+        Scope::BusinessSet(id) => match (sets.get(id), target.business) {
             (Some(members), Some(business)) => members.contains(&business),
             _ => false,
         },
-        Scope::Namespace(namespace) => place.namespace == Some(namespace),
-        Scope::Cloud(id) => place.cloud == Some(*id),
+        Scope::Namespace(namespace) => target.namespace == Some(namespace),
+        Scope::Cloud(id) => target.cloud == Some(*id),
     }
 }
 
 proptest! {
     #[test]
     fn a_place_is_allowed_exactly_where_a_grant_covers_it(
-        grants in vec(grant(), 0..6), sets in sets(), class in class(), place in place()
+        grants in vec(grant(), 0..6), sets in sets(), class in class(), target in target()
     ) {
         let permissions = Permissions::new(&grants, &sets);
 
-        let expected = grants.iter().any(|grant| grant.classes.contains(class) && covers(&grant.scope, &sets, &at(&place)));
-        prop_assert_eq!(permissions.allows(class, &at(&place)), expected);
+        let expected = grants.iter().any(|grant| grant.classes.contains(class) && covers(&grant.scope, &sets, &at(&target)));
+        prop_assert_eq!(permissions.allows(class, &at(&target)), expected);
     }
 
     #[test]
     fn a_further_grant_never_takes_away(
-        grants in vec(grant(), 0..6), further in grant(), sets in sets(), class in class(), place in place()
+        grants in vec(grant(), 0..6), further in grant(), sets in sets(), class in class(), target in target()
     ) {
         let before = Permissions::new(&grants, &sets);
         let after = Permissions::new(grants.iter().chain([&further]), &sets);
 
-        prop_assert!(!before.allows(class, &at(&place)) || after.allows(class, &at(&place)));
+        prop_assert!(!before.allows(class, &at(&target)) || after.allows(class, &at(&target)));
         prop_assert!(!before.allows_anywhere(class) || after.allows_anywhere(class));
         prop_assert!(!before.allows_everywhere(class) || after.allows_everywhere(class));
     }
 
     #[test]
-    fn everything_allows_what_any_scope_allows(grants in vec(grant(), 0..6), sets in sets(), class in class(), place in place()) {
+    fn everything_allows_what_any_scope_allows(grants in vec(grant(), 0..6), sets in sets(), class in class(), target in target()) {
         let some = Permissions::new(&grants, &sets);
 
-        prop_assert!(Permissions::everything().allows(class, &at(&place)));
+        prop_assert!(Permissions::everything().allows(class, &at(&target)));
         prop_assert!(Permissions::everything().allows_everywhere(class));
-        prop_assert!(!some.allows_everywhere(class) || some.allows(class, &at(&place)));
-        prop_assert!(!some.allows(class, &at(&place)) || some.allows_anywhere(class));
+        prop_assert!(!some.allows_everywhere(class) || some.allows(class, &at(&target)));
+        prop_assert!(!some.allows(class, &at(&target)) || some.allows_anywhere(class));
     }
 
     #[test]

@@ -79,8 +79,9 @@ impl Message {
         Self { english, phrase: args.map(|args| Box::new(Phrase::new(entry, args))) }
     }
 
-    /// In English, word for word: the output of a command, or what only people who read English will see.
-    pub fn plain(text: impl Into<String>) -> Self {
+    /// Text that no entry stands for, the same in every language: what another program or version has said. A sentence
+    /// of ours has an entry; text from outside that belongs into a sentence is an argument of it.
+    pub fn foreign(text: impl Into<String>) -> Self {
         Self { english: text.into(), phrase: None }
     }
 
@@ -126,18 +127,6 @@ impl Message {
         }
         self.phrase = self.phrase.filter(|phrase| phrase.json_len() <= bytes_max.min(PHRASE_BYTES_MAX));
         self
-    }
-}
-
-impl From<String> for Message {
-    fn from(text: String) -> Self {
-        Self::plain(text)
-    }
-}
-
-impl From<&str> for Message {
-    fn from(text: &str) -> Self {
-        Self::plain(text)
     }
 }
 

@@ -5,7 +5,7 @@ use super::*;
 /// Braces that are meant as such.
 const LITERAL: &str = "{instance}";
 
-fn places(template: &str) -> BTreeSet<&str> {
+fn placeholders(template: &str) -> BTreeSet<&str> {
     let inner = template.split('{').skip(1).filter_map(|part| part.split_once('}'));
     inner.map(|(name, _)| name).collect()
 }
@@ -15,7 +15,7 @@ fn every_entry_uses_all_its_arguments_in_both_languages() {
     for entry in entries() {
         let names: BTreeSet<&str> = entry.args.iter().copied().collect();
         for template in [entry.english, entry.chinese] {
-            assert_eq!(places(&template.replace(LITERAL, "")), names, "{}: {template}", entry.id);
+            assert_eq!(placeholders(&template.replace(LITERAL, "")), names, "{}: {template}", entry.id);
             assert!(!template.is_empty(), "{}", entry.id);
         }
     }
@@ -51,7 +51,7 @@ fn a_message_is_told_in_both_languages() {
 
 #[test]
 fn a_message_with_a_part_that_has_no_chinese_has_none() {
-    let partly = messages::in_field("host", Message::plain("something new"));
+    let partly = messages::in_field("host", Message::foreign("something new"));
 
     assert_eq!(partly, "host: something new");
     assert_eq!((partly.chinese(), partly.phrase()), (None, None));

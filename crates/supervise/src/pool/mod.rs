@@ -9,7 +9,7 @@
 //! until its death is reported (or 60 s have passed), and then only samples from after the death
 //! count. No decision rests on a sample older than 5 s: such a member counts as using nothing, so
 //! doubt spares. At most six kills a minute. Members over their own limit are dealt with elsewhere:
-//! the pool waits for that, at most 10 s. Nobody is ended in the place of a member with a higher score
+//! the pool waits for that, at most 10 s. Nobody is ended instead of a member with a higher score
 //! that may not be ended: after 10 s the pool says so once. A limit that is lowered below the present
 //! use is warned of 10 s before it has effect.
 //! What "over its limit" means is the table in [`crate::threshold`]; memory comes before CPU.

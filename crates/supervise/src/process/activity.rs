@@ -126,7 +126,7 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    pub(super) fn new(code: Code, message: impl Into<Message>) -> Self {
-        Self { code, message: message.into() }
+    pub(super) fn new(code: Code, message: Message) -> Self {
+        Self { code, message }
     }
 }

@@ -125,7 +125,7 @@ impl Process {
         Self::with_record(key, record, seed)
     }
 
-    /// A process known from before; looks at once at what became of it. `unfinished` is the
+    /// A process known from an earlier run; probes its state at once. `unfinished` is the
     /// operation that had begun and has no outcome: its command is never run again.
     pub fn restore(
         now: Time,
@@ -402,7 +402,7 @@ impl Process {
             | Event::CommandEnded { .. }
             | Event::LeftoversCleared { .. }
             | Event::LeftoversNotCleared { .. } => {}
-            Event::Refused { operation, reason } => self.refused(now, operation, &reason),
+            Event::Refused { operation, reason } => self.refused(now, operation, reason),
             Event::Exceeded(excess) => self.on_limit_breach(now, excess),
             Event::RunDue { planned, since_boot } => self.due(now, planned, since_boot),
             Event::Tick => self.tick(now),

@@ -39,7 +39,7 @@ impl Process {
             | OperationKind::Stop
             | OperationKind::Kill
             | OperationKind::Reload => self.probe(),
-            OperationKind::Status => self.fail(now, Code::CommandFailed, "a status query changes nothing"),
+            OperationKind::Status => self.fail(now, Code::CommandFailed, messages::status_changes_nothing()),
         }
     }
 
@@ -201,7 +201,7 @@ impl Process {
     }
 
     /// Nothing of the operation may happen: it cannot be remembered.
-    pub(super) fn refused(&mut self, now: Time, operation: OperationId, reason: &str) {
+    pub(super) fn refused(&mut self, now: Time, operation: OperationId, reason: Message) {
         if self.current.as_ref().is_some_and(|current| current.request.operation == operation) {
             self.record.launch = None;
             self.dirty = true;
@@ -282,7 +282,7 @@ impl Process {
         self.finish(now, Outcome::success(self.record.managed));
     }
 
-    pub(super) fn fail(&mut self, now: Time, code: Code, message: impl Into<Message>) {
+    pub(super) fn fail(&mut self, now: Time, code: Code, message: Message) {
         self.finish(now, Outcome::new(code, message, self.record.managed));
     }
 

@@ -36,7 +36,7 @@ pub struct Record {
     /// The process of this name before it was unregistered and registered again.
     #[serde(default)]
     pub elder: Option<Box<Elder>>,
-    /// Takes the place of this one when nothing is under way for it, and no operation on it waits.
+    /// Replaces this one when nothing is under way for it, and no operation on it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Box<Registration>>,
     /// The life that an operator's stop or kill was carried out on. Its end is wanted, however late it
@@ -101,7 +101,7 @@ pub struct Elder {
     /// As in [`Leftovers`].
     pub since: u64,
     pub launched: bool,
-    /// When it was forgotten: all its commands had begun. Ledgers of before do not tell.
+    /// When it was forgotten: all its commands had begun. Older ledgers do not say.
     #[serde(default)]
     pub until: Option<Time>,
     /// Those of its name before it, the latest first; they have none themselves.
@@ -157,7 +157,7 @@ pub struct Launch {
     pub until: Time,
     /// The life that it replaces.
     pub old: Option<Incarnation>,
-    /// Whether its command has run. Ledgers of before do not tell: it may have.
+    /// Whether its command has run. Older ledgers do not say: it may have.
     #[serde(default = "yes")]
     pub begun: bool,
     /// When its command began, in ticks since boot.
@@ -252,7 +252,7 @@ impl Record {
         }
     }
 
-    /// After a reboot no process of before lives, and times of before mean nothing. A life that an operator's stop or
+    /// After a reboot no earlier process lives, and earlier times mean nothing. A life that an operator's stop or
     /// kill was carried out on is not started again, whoever has ended it.
     pub fn forget_boot(&mut self) {
         if self.life.is_some() && self.life == self.unwanted {

@@ -102,7 +102,7 @@ pub enum Event {
     /// The operation could not be recorded, so nothing of it was done.
     Refused {
         operation: OperationId,
-        reason: String,
+        reason: Message,
     },
     /// Somebody else looked (a status query) and saw this.
     Observed(Probe),

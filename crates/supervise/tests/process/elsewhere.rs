@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    BootId, Code, CommandExit, CommandResult, Exit, Incarnation, Lifetime, OperationId, OperationKind, Outcome, Probe,
-    Spec, TaskId,
+    BootId, Code, CommandExit, CommandResult, Exit, Incarnation, Lifetime, Message, OperationId, OperationKind,
+    Outcome, Probe, Spec, TaskId,
 };
 use proctor_supervise::{Action, Event, Process, Record, Registration, Request, Ticket, Time};
 
@@ -101,7 +101,7 @@ impl Bare {
 
     fn see_nothing(&mut self) -> String {
         let (ticket, place) = self.look();
-        self.feed(Event::Probed { ticket, look: Probe::Absent("no pid file".into()) });
+        self.feed(Event::Probed { ticket, look: Probe::Absent(Message::foreign("no pid file")) });
         place
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use proctor_model::{BootId, Code, Incarnation, Lifetime, OperationId, OperationKind, Probe, TaskId};
+use proctor_model::{BootId, Code, Incarnation, Lifetime, Message, OperationId, OperationKind, Probe, TaskId};
 use proctor_supervise::{Action, Elder, Event, Notice, Process, Request, Time};
 
 use super::world::{Habits, World, spec};
@@ -449,12 +449,12 @@ fn third() -> Process {
 #[test]
 fn of_two_that_were_unregistered_in_a_row_both_are_known() {
     let mut machine = third();
-    look(&mut machine, 3, Probe::Absent("no pid file".into()));
+    look(&mut machine, 3, Probe::Absent(Message::foreign("no pid file")));
     let operation = OperationId::first(TaskId::from_uuid(uuid::Uuid::nil()), 0);
     let expires = Time::since_boot(Duration::from_secs(1000));
     let request = Request { operation, kind: OperationKind::Start, spec: None, expires };
     machine.handle(Time::default(), Event::Requested(request));
-    let (ticket, look) = (wanted_look(&mut machine), Probe::Absent("no pid file".into()));
+    let (ticket, look) = (wanted_look(&mut machine), Probe::Absent(Message::foreign("no pid file")));
     machine.handle(Time::default(), Event::Probed { ticket, look });
     let cleared = |action: Action| {
         if let Action::ClearLeftovers { ticket, elder, .. } = action { Some((ticket, elder.unwrap())) } else { None }

@@ -12,7 +12,7 @@ use super::world::{Habits, Mark, World, spec};
 #[derive(Clone, Debug)]
 enum Step {
     Request(OperationKind),
-    /// The operation of that place among those so far, counted from the last.
+    /// The operation of that index among those so far, counted from the last.
     Cancel(usize),
     KillOutside,
     Crash,

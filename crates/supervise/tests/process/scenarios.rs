@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use proctor_model::{BootId, Code, CommandExit, CommandResult, Incarnation, Lifetime, OperationKind, Probe};
+use proctor_model::{BootId, Code, CommandExit, CommandResult, Incarnation, Lifetime, Message, OperationKind, Probe};
 use proctor_supervise::{Action, Event, Notice, Process, Time};
 
 use super::world::{Habits, World, spec};
@@ -267,7 +267,7 @@ fn e8_a_run_that_cannot_be_recorded_is_tried_again_and_then_told_as_missed() {
     let at = |secs: u64| Time::since_boot(Duration::from_secs(secs));
     let mut machine = Process::new("ns/p".parse().unwrap(), spec.clone(), 1);
     machine.handle(at(1), Event::Assigned { spec, managed: true, registered_at: 1 });
-    let look = Probe::Absent("no pid file".into());
+    let look = Probe::Absent(Message::foreign("no pid file"));
     machine.handle(at(1), Event::Probed { ticket: 1, look });
     let command = Incarnation { boot: BootId::from("b"), pid: 7, start_ticks: 7, pidfd_inode: None };
     let withdraw = |machine: &mut Process, now: Time| {

@@ -16,6 +16,8 @@ super::catalogue! { Server:
     is_not_a_field(known: text) = "is not a field of this call; there are: {known}" | "不是该接口的字段，可用字段：{known}";
     rolling_carries_no_spec() = "a rolling task runs what is registered: register the spec first" | "滚动任务只执行已注册的规格：请先注册该规格";
     status_does_not_roll() = "does not go with status, which is asked of all targets at once: leave it out" | "不能与 status 一起使用：查询状态会同时发往所有目标，请去掉该字段";
+    status_does_not_wait() = "does not go with status, which tells what is so now: leave it out" | "不能与 status 一起使用：查询状态只反映当前情况，请去掉该字段";
+    wait_out_of_range(max: text) = "must be between 1 and {max} seconds" | "必须在 1 到 {max} 秒之间";
     has_no_fields() = "is not a field of this call, which has none" | "不是该接口的字段，该接口没有字段";
     must_be(expected: message, found: message) = "must be {expected}, not {found}" | "必须是{expected}，而不是{found}";
     must_be_an_object() = "must be an object" | "必须是对象";
@@ -25,7 +27,7 @@ super::catalogue! { Server:
     longer_than_chars(max: text) = "must not be longer than {max} characters" | "长度不能超过 {max} 个字符";
     longer_than_bytes(max: text) = "must not be longer than {max} bytes" | "长度不能超过 {max} 字节";
     larger_than_bytes(max: text) = "must not be larger than {max} bytes" | "大小不能超过 {max} 字节";
-    more_entries_than(max: text) = "must not be more than {max}" | "数量不能超过 {max}";
+    more_entries_than(max: text) = "must not have more than {max} entries" | "数量不能超过 {max}";
     has_control_characters() = "must not contain control characters" | "不能包含控制字符";
     has_a_nul_character() = "must not contain a NUL character" | "不能包含 NUL 字符";
     has_colon_or_slash() = "must not contain ':' or '/'" | "不能包含 ':' 或 '/'";
@@ -68,4 +70,145 @@ super::catalogue! { Server:
     more_than(number: text, max: text) = "{number} is more than {max}" | "{number} 超过 {max}";
     not_a_number(number: text) = "{number} is not a number" | "{number} 不是数字";
     too_large(number: text) = "{number} is too large" | "{number} 过大";
+
+    // Numbers and lengths.
+    must_be_between(min: text, max: text) = "must be between {min} and {max}" | "必须在 {min} 到 {max} 之间";
+    not_between(number: text, min: text, max: text) = "{number} is not between {min} and {max}" | "{number} 不在 {min} 到 {max} 之间";
+    must_last_days_at_most(days: text) = "must be between 1 second and {days} days" | "必须在 1 秒到 {days} 天之间";
+    must_have_chars(max: text) = "must have 1 to {max} characters" | "长度必须为 1 到 {max} 个字符";
+    must_have_bytes(max: text) = "must have 1 to {max} bytes" | "长度必须为 1 到 {max} 字节";
+    must_have_visible_chars(max: text) =
+        "must have 1 to {max} characters and no control characters" |
+        "长度必须为 1 到 {max} 个字符，且不能包含控制字符";
+    must_have_chars_for_a_name(max: text) =
+        "must have 1 to {max} characters and no ':' or '/'" |
+        "长度必须为 1 到 {max} 个字符，且不能包含 ':' 或 '/'";
+    must_have_ascii_chars(max: text) =
+        "must have 1 to {max} printable ASCII characters and no spaces" |
+        "长度必须为 1 到 {max} 个可打印的 ASCII 字符，且不能包含空格";
+    must_have_password_length(min: text, max: text) =
+        "must have at least {min} characters and at most {max} bytes" |
+        "至少 {min} 个字符，最多 {max} 字节";
+    has_hidden_characters() =
+        "must be one line without control or invisible characters" |
+        "必须是一行，且不能包含控制字符或不可见字符";
+    has_stray_spaces() =
+        "must not start or end with a space, or have two in a row" |
+        "首尾不能有空格，也不能有连续空格";
+    has_indistinct_character(code_point: text) =
+        "must not contain {code_point}: only ASCII, Latin-1 letters and Chinese, Japanese and Korean characters are told \
+         apart by everybody" |
+        "不能包含 {code_point}：只允许人人都能区分的字符：ASCII、Latin-1 字母以及中日韩文字";
+    not_a_whole_number_up_to(text: text, max: text) = "'{text}' is not a whole number up to {max}" | "'{text}' 不是不超过 {max} 的整数";
+    neither_number_nor_percentage(text: text) =
+        "'{text}' is neither a number from 1 nor 1% to 100%" |
+        "'{text}' 既不是大于等于 1 的整数，也不是 1% 到 100%";
+    not_a_rate(text: text) = "'{text}' is not a number of calls per second such as 100/s" | "'{text}' 不是每秒请求数，例如 100/s";
+    not_of_the_form(text: text, form: text) = "'{text}' is not of the form {form}" | "'{text}' 的格式不是 {form}";
+    not_a_version(text: text) = "'{text}' is not a version such as 1.4.0 or 1.4.0-rc.2" | "'{text}' 不是版本号，例如 1.4.0 或 1.4.0-rc.2";
+    not_a_network(text: text) = "'{text}' is not a network such as 10.0.0.0/8 or fd00::/8" | "'{text}' 不是网段，例如 10.0.0.0/8 或 fd00::/8";
+    not_a_key_fingerprint() = "is not the fingerprint of a key (SHA-256 in hexadecimal)" | "不是密钥指纹（十六进制的 SHA-256）";
+    not_an_rsa_public_key() = "is not an RSA public key in PEM (BEGIN PUBLIC KEY)" | "不是 PEM 格式的 RSA 公钥（BEGIN PUBLIC KEY）";
+    not_a_host_reference(text: text) =
+        "'{text}' is neither an IP address, CLOUD:IP nor an agent id" |
+        "'{text}' 不是 IP 地址、云区域:IP 或 Agent ID";
+    not_a_cloud_area(text: text) = "'{text}' is not a cloud area" | "'{text}' 不是云区域";
+    scope_has_no_number(value: text, text: text) = "'{value}' in '{text}' is not a number" | "'{text}' 中的 '{value}' 不是数字";
+    not_a_target_code(number: text) = "{number} is not the code of a target" | "{number} 不是目标的错误码";
+    not_a_generation(number: text) = "{number} is not a generation of the history" | "{number} 不是历史中的版本";
+
+    // Times and positions.
+    is_in_the_past() = "is in the past" | "已经过去";
+    is_too_many_days_away(days: text) = "is more than {days} days from now" | "距现在超过 {days} 天";
+    must_be_before_until() = "must be before until" | "必须早于 until";
+    makes_too_many_steps(steps: text, max: text) = "makes {steps} steps, more than {max}" | "会产生 {steps} 个区间，超过 {max} 个";
+    not_an_event_id() = "is not the id of an event" | "不是事件 ID";
+    not_a_log_position() = "must be the position from an earlier answer" | "必须是之前响应中的位置";
+    not_a_cursor() = "is not the next of an earlier answer" | "不是之前响应中的 next";
+    cursor_of_another_order() = "belongs to a list in another order" | "属于另一种排序的列表";
+
+    // Fields that depend on others.
+    process_is_missing() = "is missing: give a process, a selector or targets" | "缺失：请提供 process、selector 或 targets";
+    hosts_are_missing() =
+        "is missing: give a list of hosts, a business, or \"all\": true" |
+        "缺失：请提供主机列表、business 或 \"all\": true";
+    only_with(other: text) = "can only be used together with {other}" | "只能与 {other} 一起使用";
+    business_name_without_business() = "is given without a business" | "提供了名称但没有 business";
+    cordon_reason_is_empty() = "must not be empty: say why the host takes no starts" | "不能为空：请说明该主机为何不接受启动";
+    relay_token_needs_area() =
+        "must be given for a relay token: a relay serves one cloud area" |
+        "中继令牌必须指定：中继只服务一个云区域";
+    relay_token_takes_none() = "is for agents, and the token is for relays" | "只适用于 Agent，而该令牌用于中继";
+    host_token_is_used_once() = "must be 1 for a token that names a host" | "指定主机的令牌必须为 1";
+    token_host_in_another_area(cloud: text, host: text) =
+        "is {cloud}, but host {host} is in another cloud area" |
+        "为 {cloud}，但主机 {host} 位于另一个云区域";
+    wrong_current_password() = "is not the current password" | "不是当前密码";
+
+    // Lists.
+    several(first: message, rest: message) = "{first}; {rest}" | "{first}；{rest}";
+    has_wrong_columns(count: text) =
+        "has {count} columns, not cloud,ip,business[,business_name]" |
+        "有 {count} 列，应为 cloud,ip,business[,business_name]";
+    too_many_rows(rows: text, max: text) = "{rows} rows are more than {max}" | "{rows} 行超过上限 {max} 行";
+    target_is_there_twice(process: text, host: text) = "{process} on {host} is listed twice" | "{host} 上的 {process} 重复";
+    host_is_there_twice(host: text) = "host {host} is listed twice" | "主机 {host} 重复";
+    pool_is_there_twice(pool: text, namespace: text) = "pool {pool} of {namespace} is listed twice" | "{namespace} 的资源池 {pool} 重复";
+    too_many_pools(max: text) = "more than {max} pools in one request: split it" | "一次请求的资源池超过 {max} 个，请拆分";
+    too_few_addresses() = "has too few addresses after it" | "之后的地址不足";
+    agent_serves_no_host(agent: text) = "agent {agent} serves no host" | "Agent {agent} 没有对应的主机";
+    matches_no_host() = "matches no host" | "没有匹配的主机";
+
+    // Selectors, schedules, bounds.
+    selector_has_too_many_terms(count: text, max: text) = "has {count} terms, more than {max}" | "有 {count} 个条件，超过 {max} 个";
+    not_a_selector_term(term: text) =
+        "'{term}' is not NAME=VALUE, NAME!=VALUE, NAME or !NAME" |
+        "'{term}' 不是 NAME=VALUE、NAME!=VALUE、NAME 或 !NAME";
+    crontab_has_wrong_fields(rule: text, count: text) =
+        "'{rule}' has {count} fields, and a rule has five: minute hour day month weekday" |
+        "'{rule}' 有 {count} 个字段，规则应有五个：分 时 日 月 周";
+    not_a_crontab_rule(rule: text, problem: text) = "'{rule}' is not a crontab rule: {problem}" | "'{rule}' 不是 crontab 规则：{problem}";
+    crontab_never_runs(rule: text) = "'{rule}' never runs: there is no such day" | "'{rule}' 永远不会执行：没有这样的日期";
+    user_outside_bounds(user: text, users: text) =
+        "'{user}' is not one of the users allowed here: {users}" |
+        "'{user}' 不在此处允许的用户之列：{users}";
+    path_outside_bounds(path: text, roots: text) =
+        "'{path}' is not below one of the allowed directories: {roots}" |
+        "'{path}' 不在允许的目录之下：{roots}";
+    no_binding_allows_registering() = "no binding allows registering there" | "没有角色绑定允许在此注册";
+
+    // Upgrades.
+    no_build_of_version(version: text, known: text) =
+        "there is no build of version {version} in the download directory; there are: {known} (the server's log names \
+         the files that it does not trust)" |
+        "下载目录中没有版本 {version} 的构建，现有版本：{known}（服务日志中列出了不受信任的文件）";
+    no_build_at_all(version: text) =
+        "there is no build of version {version} in the download directory, nor of any other (the server's log names the \
+         files that it does not trust)" |
+        "下载目录中没有版本 {version} 的构建，也没有其他版本（服务日志中列出了不受信任的文件）";
+    two_builds_of_version(first: text, second: text, version: text, arch: text) =
+        "{first} and {second} are both version {version} for {arch}" |
+        "{first} 和 {second} 都是 {arch} 的版本 {version}";
+
+    // Addresses of webhooks.
+    not_a_url(problem: text) = "is not a URL: {problem}" | "不是 URL：{problem}";
+    url_has_wrong_scheme(scheme: text) = "the scheme is '{scheme}', not http or https" | "协议是 '{scheme}'，不是 http 或 https";
+    url_has_credentials() =
+        "must not contain a user or password; use a secret to prove who sends" |
+        "不能包含用户名或密码；请使用 secret 证明发送者身份";
+    no_event_type_in_gse() = "none of them exists in the format gse" | "gse 格式中没有这些类型";
+    address_not_allowed(address: text, kind: message) =
+        "{address} is {kind}: if it is meant, allow it with --webhook-allow of the server" |
+        "{address} 是{kind}：如确需使用，请通过服务端的 --webhook-allow 允许";
+    own_address() = "an address of this machine" | "本机地址";
+    loopback_address() = "a loopback address" | "环回地址";
+    link_local_address() = "a link-local address, where clouds serve their metadata" | "链路本地地址，云平台在此提供元数据";
+    metadata_address() = "the metadata service of a cloud" | "云平台的元数据服务地址";
+    no_host_address() = "not an address of a single host" | "非单个主机的地址";
+    private_address() = "an address of a private network" | "私有网络地址";
+    documentation_address() = "an address for documentation" | "文档专用地址";
+    protocol_address() = "an address reserved for protocols" | "协议保留地址";
+    benchmark_address() = "an address for benchmarks" | "基准测试专用地址";
+    multicast_address() = "a multicast address" | "组播地址";
+    not_a_public_address() = "not an address of the public internet" | "非公网地址";
 }

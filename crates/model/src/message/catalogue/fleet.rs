@@ -36,4 +36,23 @@ super::catalogue! { Server:
     webhook_unreachable(error: text) = "cannot reach the receiver: {error}" | "无法连接接收方：{error}";
     webhook_address_unusable(problem: message) = "its address cannot be used: {problem}" | "其地址不可用：{problem}";
     webhook_not_read(error: text) = "the server cannot read the webhook: {error}" | "服务端无法读取该 Webhook：{error}";
+
+    // Why a step of a rotation of the certificate authority is not taken.
+    rotation_under_way() =
+        "a rotation is under way already: finish or abort it first" |
+        "证书颁发机构轮换正在进行，请先完成或中止";
+    rotation_not_prepared() = "there is no successor: prepare one first" | "没有后继证书颁发机构，请先准备";
+    rotation_switched() =
+        "the successor issues certificates already: finish or abort the rotation" |
+        "后继证书颁发机构已在签发证书，请完成或中止轮换";
+    no_rotation() = "no rotation is under way" | "没有正在进行的轮换";
+    rotation_not_switched() =
+        "the successor issues no certificates yet: switch to it first" |
+        "后继证书颁发机构尚未签发证书，请先切换";
+    rotation_cuts_off(count: text, names: text) =
+        "{count} would be cut off: {names}; force it to go on without them" |
+        "将有 {count} 个失去连接：{names}；如需忽略它们继续，请使用 force";
+    rotation_changed() =
+        "somebody else changed the rotation at the same time: look at its status" |
+        "轮换同时被他人修改，请查看其状态";
 }

@@ -100,6 +100,10 @@ super::catalogue! { Agent:
         "进程 {process} 在{operation}期间被移除";
     released_during_restart() = "it was released while it was being restarted" | "进程在重启期间被取消托管";
 
+    status_changes_nothing() = "a status query changes nothing" | "状态查询不做任何更改";
+    no_instances() = "the process has no instances" | "进程没有实例";
+    simulated_failure() = "the simulated command failed" | "模拟的命令失败";
+
     // Leftovers.
     leftovers_ended(failure: message, count: text) =
         "{failure} ({count} processes that the start left behind were ended)" |
@@ -132,6 +136,10 @@ super::catalogue! { Agent:
     operation_not_understood(reason: text) =
         "this agent does not understand the operation: {reason}" |
         "该 Agent 不支持此操作：{reason}";
+
+    ledger_not_written() =
+        "the agent cannot write its ledger (is its disk full?); until it can, it only stops and kills" |
+        "Agent 无法写入其账本（磁盘是否已满？）；在恢复之前只能停止和强制终止进程";
 
     // Why the owner of the host does not allow it.
     refused_by_policy(file: text, line: message, problem: message) =
@@ -201,6 +209,10 @@ super::catalogue! { Agent:
     pid_of_another_process(path: text) =
         "the pid in {path} is that of another managed process" |
         "{path} 中的 pid 属于另一个托管进程";
+    user_does_not_exist(user: text) = "user '{user}' does not exist on this host" | "用户 '{user}' 在该主机上不存在";
+    user_without_answer(user: text) =
+        "user '{user}' was not looked up in time" |
+        "查询用户 '{user}' 超时";
     rights_cannot_be_taken(user: text, error: text) =
         "the rights of user '{user}' cannot be taken: {error}" |
         "无法获取用户 '{user}' 的权限：{error}";

@@ -40,6 +40,9 @@ super::catalogue! { Server:
         "同一调用方的{what}过多（上限 {limit}），请稍后重试";
     body_too_slow() = "the body came too slowly while others waited: send it again" | "请求体传输过慢，而其他请求在等待，请重新发送";
     too_many_fleet_questions() = "too many questions about the whole fleet at once: try again in a moment" | "同时查询整个集群的请求过多，请稍后重试";
+    too_many_planned_rows(rows: text, max: text) =
+        "{rows} rows, one for each pool on each host, are more than {max} in one plan: split it" |
+        "共 {rows} 行（每台主机的每个进程组一行），超过一次计划的上限 {max}，请拆分";
     too_many_large_bodies() = "too many large bodies are being parsed: send it again" | "正在解析的大请求体过多，请重新发送";
 
     // What was sent.
@@ -114,4 +117,129 @@ super::catalogue! { Server:
          status without a task (get_proc_status, GET /processes), or try again in {secs} s" |
         "该状态查询有 {targets} 个目标，而每个调用方每小时的状态查询最多占用 {mebibytes} MiB：请改用不创建任务的查询\
          （get_proc_status、GET /processes），或在 {secs} 秒后重试";
+
+    // Who asks, at the native API.
+    header_is_no_jwt() = "the header X-Bkapi-JWT is not a JSON web token" | "请求头 X-Bkapi-JWT 不是 JSON Web Token";
+    header_has_no_text_credentials(line: text, column: text) =
+        "the header X-Bkapi-Authorization is not a JSON object with text values (line {line} column {column})" |
+        "请求头 X-Bkapi-Authorization 不是以文本为值的 JSON 对象（第 {line} 行第 {column} 列）";
+    user_name_unfit(problem: message) = "the name of the user {problem}" | "用户名{problem}";
+    gateway_key_is_missing() = "no key of a gateway is configured (--gateway-public-key)" | "未配置网关公钥（--gateway-public-key）";
+    jwt_malformed() = "it is not a JSON web token" | "不是 JSON Web Token";
+    jwt_header_unreadable() = "its header cannot be read" | "无法读取其头部";
+    jwt_signature_unreadable() = "its signature cannot be read" | "无法读取其签名";
+    jwt_claims_unreadable() = "its claims cannot be read" | "无法读取其声明";
+    jwt_of_another_algorithm() = "its algorithm is not RS512" | "其算法不是 RS512";
+    jwt_of_another_key() = "it is not signed with the gateway's key" | "不是用网关的密钥签名的";
+    jwt_without_end() = "it has no end (exp)" | "没有过期时间（exp）";
+    jwt_expired() = "it has expired" | "已过期";
+    jwt_not_valid_yet() = "it is not valid yet" | "尚未生效";
+    jwt_app_unverified() = "the gateway did not verify the app" | "网关未验证应用";
+    jwt_user_unverified() = "the gateway did not verify the user" | "网关未验证用户";
+    content_type_must_be_json() = "the header Content-Type must be application/json" | "请求头 Content-Type 必须是 application/json";
+    sign_in_with_one() = "send either token, or user and password, or link" | "请提供 token、user 和 password，或 link 之一";
+    wrong_user_or_password() = "the user is not known or the password is wrong" | "用户不存在或密码错误";
+    wrong_sign_in_link() = "the sign-in link is not known or has expired" | "登录链接不存在或已失效";
+    user_disabled_or_gone(user: text) = "user {user} is disabled or was deleted" | "用户 {user} 已停用或已删除";
+    app_secret_replaced(app: text) =
+        "the secret of app {app} was replaced, or the app removed" |
+        "应用 {app} 的密钥已更换，或应用已删除";
+    user_token_gone(id: text, user: text) =
+        "token {id} of user {user} was revoked or has expired" |
+        "用户 {user} 的令牌 {id} 已吊销或已过期";
+    no_session() = "there is no session: sign in" | "没有会话，请登录";
+    own_password_without_app() = "users change their passwords themselves, not through an app" | "用户须自行修改密码，不能通过应用修改";
+    too_many_password_checks() = "too many passwords are being checked: try again in a moment" | "正在校验的密码过多，请稍后重试";
+    too_many_log_reads() = "the host is reading too many logs: try again in a second" | "该主机正在读取的日志过多，请在一秒后重试";
+    body_is_incomplete(problem: message) = "the body did not arrive whole: {problem}" | "请求体未完整到达：{problem}";
+    nothing_came_for(ms: text) = "nothing came for {ms} ms" | "{ms} 毫秒内没有收到数据";
+
+    bearer_is_no_user_token() =
+        "the text in Authorization: Bearer is not a token of a user: those begin with pt_" |
+        "Authorization: Bearer 中不是用户令牌：用户令牌以 pt_ 开头";
+    csrf_token_is_wrong(header: text) =
+        "the header {header} of the session is missing or wrong: sign in again" |
+        "会话的请求头 {header} 缺失或错误，请重新登录";
+    app_header_not_trusted(address: text) =
+        "the header Bk-App-Code is not trusted from {address}: add its network to --procapi-from \
+         (PROCTOR_PROCAPI_FROM) of the server, or send an app's secret" |
+        "不信任来自 {address} 的请求头 Bk-App-Code：请将其网段加入服务端的 --procapi-from（PROCTOR_PROCAPI_FROM），或提供应用密钥";
+    app_header_from_nowhere() =
+        "the header Bk-App-Code is not trusted from an unknown address: add its network to --procapi-from \
+         (PROCTOR_PROCAPI_FROM) of the server, or send an app's secret" |
+        "不信任来自未知地址的请求头 Bk-App-Code：请将其网段加入服务端的 --procapi-from（PROCTOR_PROCAPI_FROM），或提供应用密钥";
+    too_many_bodies_at_once() =
+        "too many large bodies at once: try again in a moment, and send credentials in the header \
+         X-Bkapi-Authorization, so that they are known before the body" |
+        "同时传输的大请求体过多：请稍后重试，并在请求头 X-Bkapi-Authorization 中提供认证信息，以便在请求体之前识别";
+    too_many_host_questions() =
+        "too many questions to hosts at once: try again in a moment" |
+        "同时向主机发起的查询过多，请稍后重试";
+    too_many_webhook_tests() =
+        "webhooks are being tested, this one within the last seconds: try again in a moment" |
+        "正在测试 Webhook，或该 Webhook 刚刚测试过，请稍后重试";
+    too_many_webhooks(max: text) = "there are {max} webhooks already: remove one first" | "已有 {max} 个 Webhook，请先删除一个";
+    task_is_too_large(targets: text, max: text) =
+        "these are {targets} targets, more than {max} in one task" |
+        "共有 {targets} 个目标，超过一个任务的上限 {max} 个";
+
+    // What there is, at the native API.
+    process_metrics_are_off() =
+        "usage of processes is not exposed: start the server with --metrics-processes" |
+        "未开放进程用量：请使用 --metrics-processes 启动服务";
+    never_registered_on_host(process: text, host: text) =
+        "process {process} was never registered on host {host}" |
+        "进程 {process} 从未在主机 {host} 上注册";
+    upgrade_is_not_over(id: text) =
+        "upgrade {id} is not over: cancel it, or wait until its last host is done" |
+        "升级 {id} 尚未结束：请取消，或等待最后一台主机完成";
+    upgrade_is_in_state(id: text, state: text) = "upgrade {id} is {state}" | "升级 {id} 的状态是 {state}";
+    no_such_path() = "there is no such path under /api/v1" | "/api/v1 下没有该路径";
+    path_without_method(method: text) = "the path does not take {method}" | "该路径不支持 {method}";
+    no_such_thing(what: text) = "there is no {what}" | "{what} 不存在";
+    no_file_to_download(name: text) = "there is no file {name} to download" | "没有可下载的文件 {name}";
+    app_removes_itself() = "an app cannot remove itself" | "应用不能删除自己";
+    host_is_not_known(host: text) =
+        "host {host} is not known: it has never enrolled, or was removed" |
+        "主机 {host} 不存在：从未注册，或已被移除";
+    host_unknown_or_hidden(host: text) =
+        "host {host} has never enrolled an agent, or you may not read it" |
+        "主机 {host} 从未安装 Agent，或您没有查看权限";
+    no_such_host_yet() = "no such host has enrolled yet" | "尚无这样的主机注册";
+    host_is_not_cordoned(host: text) = "host {host} is not cordoned" | "主机 {host} 不在维护状态";
+    relay_never_enrolled(relay: text) = "relay {relay} has never enrolled" | "中继 {relay} 从未注册";
+    not_registered_on_host(process: text, host: text) =
+        "process {process} is not registered on host {host}" |
+        "进程 {process} 未在主机 {host} 上注册";
+    registered_on_no_host(process: text) = "process {process} is not registered on any host" | "进程 {process} 未在任何主机上注册";
+    pool_on_no_host(pool: text) = "pool {pool} is not set on any host" | "资源池 {pool} 未在任何主机上设置";
+    selector_matches_nothing(selector: text) = "'{selector}' matches no registered process there" | "'{selector}' 没有匹配到已注册的进程";
+    task_is_over(task: text) = "task {task} is over, or was cancelled before" | "任务 {task} 已结束或已取消";
+
+    // What the store cannot do.
+    store_failed(what: text) = "the store cannot {what}" | "存储无法执行：{what}";
+    store_full(what: text) = "the store has no space left to {what}" | "存储空间不足，无法执行：{what}";
+    store_damaged(what: text) = "the store holds a damaged {what}" | "存储中有损坏的数据：{what}";
+    store_newer(found: text, known: text) =
+        "the store was written by a newer version (schema {found}, this program knows {known})" |
+        "存储由更新的版本写入（模式 {found}，本程序支持 {known}）";
+    store_closed() = "the store is closed" | "存储已关闭";
+
+    // What the store refuses.
+    business_is_unknown(id: text) = "business {id} is not known" | "业务 {id} 不存在";
+    business_set_is_unknown(id: text) = "business set {id} is not known" | "业务集 {id} 不存在";
+    role_is_unknown(role: text) = "role {role} is not known" | "角色 {role} 不存在";
+    role_is_built_in(role: text) = "role {role} is built in and cannot be changed" | "角色 {role} 是内置角色，不能修改";
+    user_token_is_unknown(id: text) = "user token {id} is not known" | "用户令牌 {id} 不存在";
+    app_exists(app: text) =
+        "app {app} exists already: rotate its secret (`proctor app rotate {app}`)" |
+        "应用 {app} 已存在：请轮换其密钥（`proctor app rotate {app}`）";
+    user_exists(user: text) = "user {user} exists already" | "用户 {user} 已存在";
+    credential_changed(user: text) =
+        "the password of user {user} was changed, or the user disabled, in the meantime" |
+        "用户 {user} 的密码在此期间已修改，或该用户已停用";
+    host_has_another_key(host: text, found: text, given: text) =
+        "host {host} enrolled with key {found}, not with {given}: somebody else may have used its join token; compare \
+         with `proctor-agent doctor` on the host, and remove the host if it is not the one" |
+        "主机 {host} 注册时使用的密钥是 {found}，而不是 {given}：其加入令牌可能已被他人使用；请与该主机上的 `proctor-agent doctor` 对照，如不一致请移除该主机";
 }

@@ -5,6 +5,9 @@ super::catalogue! { Server:
     never_enrolled(host: text) = "host {host} has never enrolled an agent" | "主机 {host} 从未安装 Agent";
     not_a_host(text: text) = "{text} is neither an IP address nor an agent id" | "{text} 既不是 IP 地址也不是 Agent ID";
     no_longer_enrolled() = "the host is no longer enrolled" | "主机已不再注册";
+    host_served_by_another() =
+        "another agent serves the host since, so the operation does not wait any longer" |
+        "该主机已由其他 Agent 服务，操作不再等待";
     host_removed(host: text) = "host {host} was removed" | "主机 {host} 已被移除";
     host_awaits_approval(host: text) =
         "host {host} awaits approval: `proctor hosts approve {host}`" |
@@ -16,6 +19,9 @@ super::catalogue! { Server:
         "host {host} is cordoned by {by} until {until}: {reason}" |
         "主机 {host} 已被 {by} 设为维护状态，直到 {until}：{reason}";
     agent_not_connected(agent: text) = "agent {agent} is not connected" | "Agent {agent} 未连接";
+    target_waits_for_agent(agent: text, secs: text) =
+        "waits for agent {agent}, which is not connected, for another {secs} s" |
+        "等待未连接的 Agent {agent}，剩余 {secs} 秒";
     area_unreachable(agent: text, cloud: text) =
         "agent {agent} cannot be reached: no relay of cloud area {cloud} is connected" |
         "无法连接 Agent {agent}：云区域 {cloud} 没有在线的中继";
@@ -25,6 +31,9 @@ super::catalogue! { Server:
     agent_gave_no_outcome(agent: text, secs: text) =
         "agent {agent} gave no outcome within {secs} s; the operation may still be under way" |
         "Agent {agent} 在 {secs} 秒内没有返回结果，操作可能仍在执行";
+    outcome_lost_by_restore() =
+        "the server was restored from a backup: whether this was carried out is not known" |
+        "服务已从备份恢复：该操作是否已执行未知";
     outcome_unreadable(error: text) = "it ended, but its outcome cannot be read: {error}" | "操作已结束，但无法读取其结果：{error}";
     op_type_is_none() = "op_type must be one of 0, 1, 2, 3, 4, 7, 8, 9" | "op_type 必须是 0、1、2、3、4、7、8、9 之一";
     register_first(process: text, host: text) =

@@ -108,8 +108,8 @@ impl World {
     /// The agent kills a command, with what it has not brought to life yet.
     pub(super) fn end_command(&mut self, ticket: u64, result: CommandResult) {
         let agent = self.agent;
-        let Some(place) = self.commands.iter().position(|c| (c.agent, c.ticket) == (agent, ticket)) else { return };
-        let command = self.commands.remove(place);
+        let Some(index) = self.commands.iter().position(|c| (c.agent, c.ticket) == (agent, ticket)) else { return };
+        let command = self.commands.remove(index);
         if self.foreground == Some(command.life.pid) {
             self.foreground = None;
             self.end_unborn();
@@ -145,8 +145,8 @@ impl World {
 
     /// The command of that pid is over; whoever started it may see how.
     pub(super) fn command_over(&mut self, pid: i32, exit: i32) {
-        let Some(place) = self.commands.iter().position(|command| command.life.pid == pid) else { return };
-        let Command { agent, ticket, .. } = self.commands.remove(place);
+        let Some(index) = self.commands.iter().position(|command| command.life.pid == pid) else { return };
+        let Command { agent, ticket, .. } = self.commands.remove(index);
         let is_rejoined = self.rejoined.contains(&(agent, ticket));
         let end = if is_rejoined { lost() } else { end_of(exit) };
         self.later(0, Due::ToMachine { agent, event: Event::CommandEnded { ticket, end } });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{Code, OperationId, OperationKind, Spec, TaskId};
+use proctor_model::{Code, Message, OperationId, OperationKind, Spec, TaskId};
 use proctor_supervise::{Breach, Event, LimitBreach, PoolBreach, Process, Request, Resource};
 
 use super::{Due, World};
@@ -45,7 +45,7 @@ impl World {
 
     /// The ledger cannot be written: nothing of that operation may happen.
     pub(crate) fn refuse(&mut self, operation: OperationId) {
-        self.feed(Event::Refused { operation, reason: "the disk is full".to_owned() });
+        self.feed(Event::Refused { operation, reason: Message::foreign("the disk is full") });
     }
 
     /// The host sleeps: its clock goes on, and nothing else does.
