@@ -32,7 +32,7 @@ pub(crate) struct TimedOut;
 pub(crate) struct Blocking {
     hung: Arc<Mutex<HashSet<String>>>,
     /// For work that cannot hang.
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     lanes: Arc<Mutex<MountPools>>,
 }
 
@@ -46,7 +46,7 @@ struct MountPools {
 
 #[derive(Debug)]
 struct MountPool {
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     hung: AtomicUsize,
 }
 
@@ -61,7 +61,7 @@ impl MountPools {
     fn lane(&mut self, path: &Path) -> Arc<MountPool> {
         self.refresh();
         let (mount, jobs_max) = (self.mounts.mounts().holding(path).to_owned(), self.jobs_max);
-        let fresh = || Arc::new(MountPool { places: Arc::new(Semaphore::new(jobs_max)), hung: AtomicUsize::new(0) });
+        let fresh = || Arc::new(MountPool { permits: Arc::new(Semaphore::new(jobs_max)), hung: AtomicUsize::new(0) });
         Arc::clone(self.by_mount.entry(mount).or_insert_with(fresh))
     }
 
@@ -77,7 +77,7 @@ impl Blocking {
     fn on(mounts: MountTable, jobs_max: usize) -> Self {
         Self {
             hung: Arc::default(),
-            places: Arc::new(Semaphore::new(jobs_max)),
+            permits: Arc::new(Semaphore::new(jobs_max)),
             lanes: Arc::new(Mutex::new(MountPools { by_mount: HashMap::new(), mounts, jobs_max })),
         }
     }
@@ -96,12 +96,12 @@ impl Blocking {
 
     /// Work that takes a while but cannot hang. None: it has panicked, or the program ends.
     pub(crate) async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        let _place = self.places.acquire().await.ok()?;
+        let _permit = self.permits.acquire().await.ok()?;
         tokio::task::spawn_blocking(work).await.ok()
     }
 
     /// `name` says what may hang, with its path: work of one name is not begun again while earlier work hangs. Names
-    /// without a path share a lane. Dropped, this leaves the work and its place alone.
+    /// without a path share a lane. Dropped, this leaves the work and its permit alone.
     pub(crate) async fn run<T, F>(&self, name: &str, limit: Duration, work: F) -> Result<T, TimedOut>
     where
         T: Send + 'static,
@@ -110,8 +110,8 @@ impl Blocking {
         let begun = Instant::now();
         let path = name.find('/').and_then(|at| name.get(at..)).unwrap_or_default();
         let lane = self.lanes.lock().lane(Path::new(path));
-        let place = self.enter(&lane, name, limit).await?;
-        self.work_in(lane, place, name, limit.saturating_sub(begun.elapsed()), work).await
+        let permit = self.enter(&lane, name, limit).await?;
+        self.work_in(lane, permit, name, limit.saturating_sub(begun.elapsed()), work).await
     }
 
     /// As [`Self::run`], on a path that is not in the name. The limit is that of the work: others who work on the same
@@ -128,8 +128,8 @@ impl Blocking {
         F: FnOnce() -> T + Send + 'static,
     {
         let lane = self.lanes.lock().lane(path);
-        let place = self.enter(&lane, name, Duration::MAX).await?;
-        self.work_in(lane, place, name, limit, work).await
+        let permit = self.enter(&lane, name, Duration::MAX).await?;
+        self.work_in(lane, permit, name, limit, work).await
     }
 
     async fn enter(
@@ -142,15 +142,15 @@ impl Blocking {
         if is_hung() {
             return Err(TimedOut);
         }
-        let place = tokio::time::timeout(limit, Arc::clone(&lane.places).acquire_owned());
-        let place = place.await.map_err(|_| TimedOut)?.map_err(|_| TimedOut)?;
-        if is_hung() { Err(TimedOut) } else { Ok(place) }
+        let permit = tokio::time::timeout(limit, Arc::clone(&lane.permits).acquire_owned());
+        let permit = permit.await.map_err(|_| TimedOut)?.map_err(|_| TimedOut)?;
+        if is_hung() { Err(TimedOut) } else { Ok(permit) }
     }
 
     async fn work_in<T, F>(
         &self,
         lane: Arc<MountPool>,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
         name: &str,
         limit: Duration,
         work: F,
@@ -159,7 +159,7 @@ impl Blocking {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let stage = Arc::new(Mutex::new(Stage::Working(place)));
+        let stage = Arc::new(Mutex::new(Stage::Working(permit)));
         let mark = Mark {
             stage: Arc::clone(&stage),
             hung: Arc::clone(&self.hung),
@@ -188,7 +188,7 @@ impl Blocking {
 
 #[derive(Debug)]
 enum Stage {
-    /// Its place is taken until it ends or is given up, whether anybody waits or not.
+    /// Its permit is taken until it ends or is given up, whether anybody waits or not.
     Working(#[allow(dead_code, reason = "held, not read")] OwnedSemaphorePermit),
     GivenUp,
     Over,
@@ -319,7 +319,7 @@ mod tests {
             });
         }
         let lane = blocking.lanes.lock().lane(Path::new("/data"));
-        while lane.places.available_permits() > 0 {
+        while lane.permits.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
         drop(open);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_nobody_waits_for_keeps_its_place_until_it_ends() {
+    async fn work_that_nobody_waits_for_keeps_its_permit_until_it_ends() {
         let blocking = Blocking::on(MountTable::given(&[("/", "ext4")]), JOBS_PER_MOUNT_MAX);
         let (release, hanging) = mpsc::channel::<()>();
         let hanging = Arc::new(Mutex::new(hanging));

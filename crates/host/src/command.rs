@@ -241,7 +241,7 @@ impl Running {
             Ok(capture) => Some(capture),
             Err(error) => {
                 // A full disk must not keep anybody from stopping a process.
-                tracing::warn!(%error, name = command.output_name, "a command runs without capture of its output");
+                tracing::warn!(%error, name = command.output_name, "command runs without output capture");
                 None
             }
         };
@@ -342,11 +342,11 @@ async fn trim_for_ever(mut capture: Option<&mut Capture>) -> Infallible {
 async fn kill(killer: &Killer, shell: ProcessRef, leaf: Option<&Leaf>) {
     match timeout(KILL_LIMIT, killer.kill(killer.session_of(shell, leaf))).await {
         Ok(Ok(_)) => {}
-        Ok(Err(error)) => tracing::warn!(%error, pid = shell.pid, "a command cannot be killed"),
+        Ok(Err(error)) => tracing::warn!(%error, pid = shell.pid, "cannot kill command"),
         Err(_) => {
             tracing::warn!(pid = shell.pid, "tree kill is stuck, killing the command without freezing it");
             if timeout(KILL_AT_ONCE_LIMIT, killer.kill_at_once(killer.session_of(shell, leaf))).await.is_err() {
-                tracing::warn!(pid = shell.pid, "only the shell of a command is killed: its tree cannot be");
+                tracing::warn!(pid = shell.pid, "cannot kill the command's process tree, killing its shell only");
             }
         }
     }

@@ -3,10 +3,11 @@
 //! To read them takes a lock of that memory, and who maps a file of a mount that hangs holds it until the mount is back.
 //! Such a process is silent, and it may be any process of the host. Promised: nobody waits longer than [`Patience`]
 //! says, however many are silent, and all others are read meanwhile; a silent process takes one thread, however often
-//! it is asked for, and [`THREADS_MAX`] bounds them all; a machine that is slow makes nobody silent. Absent: ending
-//! such a read, which nobody can.
+//! it is asked for, and [`THREADS_MAX`] bounds them all; a machine that is slow makes nobody silent; a reader that is
+//! through waits a moment for the next call, so that a thousand calls in a row do not start a thousand threads. Absent:
+//! ending such a read, which nobody can.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,6 +23,8 @@ const HANDOVER: Duration = Duration::from_millis(20);
 const THREADS_MAX: usize = 256;
 /// They need little, and many may hang.
 const STACK_BYTES: usize = 128 * 1024;
+/// How long a reader waits for another call.
+const IDLE_MAX: Duration = Duration::from_secs(1);
 
 /// How long a caller waits.
 #[derive(Clone, Copy, Debug)]
@@ -42,14 +45,36 @@ impl Patience {
 /// Clones are cheap and mean the same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ForeignMemory {
-    readers: Arc<Mutex<Readers>>,
+    pool: Arc<Pool>,
 }
 
 #[derive(Debug, Default)]
+struct Pool {
+    readers: Mutex<Readers>,
+    /// There is work for a reader that waits.
+    work_came: Condvar,
+}
+
+#[derive(Default)]
 struct Readers {
     threads: usize,
+    /// Of these, those that wait for work.
+    idle: usize,
+    /// For those that wait; never more than there are.
+    work: VecDeque<Work>,
     /// Whose reads were given up, and when those began.
     silent: HashMap<ProcessRef, Instant>,
+}
+
+/// What a reader does in one call.
+type Work = Box<dyn FnOnce() + Send>;
+
+impl std::fmt::Debug for Readers {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { threads, idle, work, silent } = self;
+        let mut shown = formatter.debug_struct("Readers");
+        shown.field("threads", threads).field("idle", idle).field("work", &work.len()).field("silent", silent).finish()
+    }
 }
 
 /// One caller's question to many processes, which its readers answer one by one.
@@ -80,7 +105,7 @@ impl ForeignMemory {
     #[cfg(test)]
     pub(crate) fn exhausted() -> Self {
         let memory = Self::default();
-        memory.readers.lock().threads = THREADS_MAX;
+        memory.pool.readers.lock().threads = THREADS_MAX;
         memory
     }
 
@@ -96,7 +121,7 @@ impl ForeignMemory {
         F: Fn(ProcessRef) -> T + Send + Sync + 'static,
     {
         {
-            let silent = &self.readers.lock().silent;
+            let silent = &self.pool.readers.lock().silent;
             members.retain(|member| silent.get(member).is_none_or(|begun| begun.elapsed() < patience.each));
         }
         if members.is_empty() {
@@ -135,17 +160,14 @@ impl ForeignMemory {
     fn give_up<T>(&self, progress: &mut Progress<T>) {
         progress.is_over = true;
         progress.waiting = Vec::new();
-        let mut readers = self.readers.lock();
+        let mut readers = self.pool.readers.lock();
         for Read { member, begun, thread } in &progress.under_way {
             // The machine is slow, not the process.
             if state_of(*thread) == Some('R') {
                 continue;
             }
             if readers.silent.insert(*member, *begun).is_none() {
-                tracing::warn!(
-                    pid = member.pid,
-                    "the memory of a process cannot be read: it may hang on a file system"
-                );
+                tracing::warn!(pid = member.pid, "cannot read process memory: it may hang on a file system");
             }
         }
     }
@@ -168,18 +190,62 @@ impl ForeignMemory {
         T: Send + 'static,
         F: Fn(ProcessRef) -> T + Send + Sync + 'static,
     {
+        call.progress.lock().readers += 1;
+        let reader = Reader { pool: Arc::clone(&self.pool), call: Arc::clone(call), under_way: None };
+        let read = Arc::clone(read);
+        self.pool.run(Box::new(move || reader.run(&*read)))
+    }
+}
+
+impl Pool {
+    /// On a reader that waits for work, or on a new one. Dropped where there is none.
+    fn run(self: &Arc<Self>, work: Work) -> io::Result<()> {
         {
             let mut readers = self.readers.lock();
+            if readers.idle > readers.work.len() {
+                readers.work.push_back(work);
+                self.work_came.notify_one();
+                return Ok(());
+            }
             if readers.threads >= THREADS_MAX {
+                drop(readers); // what is dropped with the work takes this lock
                 return Err(io::Error::other("too many processes do not answer"));
             }
             readers.threads += 1;
         }
-        call.progress.lock().readers += 1;
-        let reader = Reader { readers: Arc::clone(&self.readers), call: Arc::clone(call), under_way: None };
-        let read = Arc::clone(read);
-        let thread = std::thread::Builder::new().name("reader".to_owned()).stack_size(STACK_BYTES);
-        thread.spawn(move || reader.run(&*read)).map(drop)
+        let thread = ReaderThread { pool: Arc::clone(self) };
+        let builder = std::thread::Builder::new().name("reader".to_owned()).stack_size(STACK_BYTES);
+        builder.spawn(move || thread.run(work)).map(drop)
+    }
+
+    fn next_work(&self) -> Option<Work> {
+        let mut readers = self.readers.lock();
+        readers.idle += 1;
+        let until = Instant::now() + IDLE_MAX;
+        while readers.work.is_empty() && !self.work_came.wait_until(&mut readers, until).timed_out() {}
+        readers.idle -= 1;
+        readers.work.pop_front()
+    }
+}
+
+/// Counted until it ends, also by a panic.
+struct ReaderThread {
+    pool: Arc<Pool>,
+}
+
+impl ReaderThread {
+    fn run(self, first: Work) {
+        let mut next = Some(first);
+        while let Some(work) = next {
+            work();
+            next = self.pool.next_work();
+        }
+    }
+}
+
+impl Drop for ReaderThread {
+    fn drop(&mut self) {
+        self.pool.readers.lock().threads -= 1;
     }
 }
 
@@ -219,25 +285,26 @@ fn state_of(thread: rustix::process::Pid) -> Option<char> {
     Stat::of(thread.as_raw_pid()).ok().map(|stat| stat.state)
 }
 
-/// A thread that answers a call, and what it leaves in order at its end, also by a panic.
+/// Who answers a call, and what it leaves in order at its end, also by a panic.
 struct Reader<T> {
-    readers: Arc<Mutex<Readers>>,
+    pool: Arc<Pool>,
     call: Arc<Call<T>>,
     under_way: Option<ProcessRef>,
 }
 
 impl<T> Reader<T> {
     fn run(mut self, read: &dyn Fn(ProcessRef) -> T) {
-        while let Some(member) = self.next() {
+        let thread = rustix::thread::gettid();
+        while let Some(member) = self.next(thread) {
             let answer = read(member);
             self.finish(Some(answer));
         }
     }
 
-    fn next(&mut self) -> Option<ProcessRef> {
+    fn next(&mut self, thread: rustix::process::Pid) -> Option<ProcessRef> {
         let mut progress = self.call.progress.lock();
         let member = if progress.is_over { None } else { progress.waiting.pop() }?;
-        progress.under_way.push(Read { member, thread: rustix::thread::gettid(), begun: Instant::now() });
+        progress.under_way.push(Read { member, thread, begun: Instant::now() });
         self.under_way = Some(member);
         Some(member)
     }
@@ -247,7 +314,7 @@ impl<T> Reader<T> {
         let mut progress = self.call.progress.lock();
         progress.under_way.retain(|read| read.member != member);
         if progress.is_over {
-            self.readers.lock().silent.remove(&member);
+            self.pool.readers.lock().silent.remove(&member);
             return;
         }
         progress.done.extend(answer.map(|answer| (member, answer)));
@@ -262,7 +329,6 @@ impl<T> Drop for Reader<T> {
         self.finish(None);
         self.call.progress.lock().readers -= 1;
         self.call.changed.notify_all();
-        self.readers.lock().threads -= 1;
     }
 }
 
@@ -275,6 +341,31 @@ mod tests {
 
     fn members(count: i32) -> Vec<ProcessRef> {
         (1..=count).map(|pid| ProcessRef { pid, start_ticks: 1 }).collect()
+    }
+
+    fn busy(memory: &ForeignMemory) -> usize {
+        let readers = memory.pool.readers.lock();
+        readers.threads - readers.idle
+    }
+
+    #[test]
+    fn calls_in_a_row_are_answered_by_one_thread() {
+        let memory = ForeignMemory::default();
+        let mut threads = HashSet::new();
+        for _ in 0..100 {
+            let thread = memory.read_one(members(1)[0], Patience::THREAD, |_| rustix::thread::gettid()).unwrap();
+            threads.insert(thread);
+            while busy(&memory) > 0 {
+                std::thread::yield_now();
+            }
+        }
+
+        assert_eq!(threads.len(), 1);
+        let begun = Instant::now();
+        while memory.pool.readers.lock().threads > 0 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it stays for ever");
+            std::thread::yield_now();
+        }
     }
 
     /// Reads that hang for every hundredth until the other side is dropped, and how many were begun of those.
@@ -305,12 +396,12 @@ mod tests {
             assert_eq!(answers, (1..=1000).filter(|pid| pid % 100 != 0).collect());
         }
         assert_eq!(*begun.lock(), 10);
-        // Those that have come to their end are about to go.
-        while memory.readers.lock().threads > 10 {
+        // Those that are through are about to wait for more.
+        while busy(&memory) > 10 {
             std::thread::yield_now();
         }
         drop(release);
-        while memory.readers.lock().threads > 0 {
+        while busy(&memory) > 0 {
             std::thread::yield_now();
         }
         let answers = memory.read_each(members(1000), Patience::THREAD, read).unwrap();
@@ -321,7 +412,7 @@ mod tests {
     fn who_is_too_slow_for_the_driver_is_still_read_by_threads() {
         let memory = ForeignMemory::default();
         let member = members(1)[0];
-        memory.readers.lock().silent.insert(member, Instant::now());
+        memory.pool.readers.lock().silent.insert(member, Instant::now());
         let patience = Patience { each: Duration::from_secs(3600), ..Patience::THREAD };
 
         let by_thread = memory.read_one(member, patience, |member| member.pid);
@@ -343,7 +434,7 @@ mod tests {
         };
 
         let answer = memory.read_one(members(1)[0], Patience::DRIVER, read);
-        let silent = memory.readers.lock().silent.len();
+        let silent = memory.pool.readers.lock().silent.len();
         is_released.store(true, Ordering::Relaxed);
 
         assert_eq!((answer, silent), (None, 0));

@@ -46,9 +46,9 @@ pub fn stat(text: &[u8]) -> Option<Stat> {
     })
 }
 
-/// A place for cgroups of ours in the hierarchy that `selector` names.
+/// A parent for cgroups of ours in the hierarchy that `selector` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ParentCgroup {
     pub selector: String,
     pub directory: PathBuf,
     pub path: String,
@@ -56,18 +56,18 @@ pub struct Place {
 }
 
 /// From the texts of mountinfo and of `/proc/<pid>/cgroup` of us and of the first process.
-pub fn cgroup_places(mounts: &str, ours: &str, init: &str) -> Vec<Place> {
+pub fn cgroup_parents(mounts: &str, ours: &str, init: &str) -> Vec<ParentCgroup> {
     let here = mounts::CgroupMounts { mounts: mounts.to_owned(), ours: ours.to_owned(), init: init.to_owned() };
     let v2 = here.v2().into_iter().map(|mount| (String::new(), mount));
     let cpu = here.v1_cpu().into_iter().map(|mount| ("cpuacct".to_owned(), mount));
     let hierarchies = v2.chain(here.v1_trees()).chain(cpu);
     hierarchies
         .flat_map(|(selector, mount)| {
-            here.places(&selector, &mount).into_iter().map(move |place| Place {
+            here.parents(&selector, &mount).into_iter().map(move |parent| ParentCgroup {
                 selector: selector.clone(),
-                directory: place.directory,
-                path: place.path,
-                is_own: place.is_own,
+                directory: parent.directory,
+                path: parent.path,
+                is_own: parent.is_own,
             })
         })
         .collect()

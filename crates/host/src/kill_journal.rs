@@ -81,7 +81,7 @@ impl Journal {
         if let Some(file) = &self.file
             && let Err(error) = file.write_all_at(text.as_bytes(), 0)
         {
-            tracing::warn!(%error, "cannot write the journal of kills");
+            tracing::warn!(%error, "cannot write kill journal");
         }
     }
 }

@@ -3,20 +3,19 @@
 //! Promised: kills that wait are carried out together, so that a thousand cost a few lists of all
 //! processes and not a thousand times as many; each on a thread of its own, so that no kill waits for a
 //! file system that hangs. Everything that belongs to a target is frozen before any of it is killed, so
-//! that none forks away; what is about to be frozen is in the [`Journal`] before, and an agent that comes
-//! back kills it; what was frozen and cannot be killed for lack of descriptors or memory is tried again until it is
-//! dead. A kill that nobody waits for any more is not carried out. Each signal goes through a pidfd that was checked against the start time that was listed.
+//! that none forks away; nobody stays [frozen]. A kill that nobody waits for any more is not carried out. Each signal goes through a pidfd that was checked against the start time that was listed.
 //! The agent is never signalled, and nobody for being its child; nor is another process that the agent knows, for
 //! descending from a target or being in its leaf.
 //! Absent: waiting for the ends; and, by descent, a process whose parent has ended: a daemon that forks
 //! twice leaves every tree on purpose.
 
+mod frozen;
+
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use proctor_model::Leftovers;
 use rustix::process::Signal;
 use rustix::time::Timespec;
@@ -29,6 +28,7 @@ use crate::leftovers::{EnvMarks, LaunchSpan, MarkTable, ProcessMatcher, Unrelate
 use crate::pidfd::{Process, Refused};
 use crate::procfs::Stat;
 use crate::tree::{ProcessRef, ProcessTable};
+use frozen::Frozen;
 
 /// A fork bomb may be faster than we are; then what was found is killed and the rest stays.
 const ROUNDS_MAX: usize = 64;
@@ -38,8 +38,6 @@ const STOP_TRIES: usize = 200;
 const STOP_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 /// Until the next try to kill what is frozen, after a lack of descriptors or memory.
 const RETRY_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// The same where no thread is to be had for it.
-const NO_THREAD_PERIOD: Duration = Duration::from_secs(1);
 /// More wait for the next batch: who comes first is not kept waiting for all the others.
 const BATCH_MAX: usize = 1024;
 
@@ -77,11 +75,9 @@ struct Shared {
     groups: Option<Arc<Groups>>,
     /// The scope of the marks of this agent.
     scope: String,
-    journal: Journal,
     waiting: Mutex<Waiting>,
     lives: Mutex<HashMap<Leaf, KnownLives>>,
-    /// Frozen, and still to be killed.
-    unfinished: Mutex<Vec<ProcessRef>>,
+    frozen: Frozen,
     memory: ForeignMemory,
     marks: Mutex<Arc<MarkTable>>,
 }
@@ -109,9 +105,14 @@ struct Job {
 
 impl Killer {
     pub(crate) fn new(groups: Option<Arc<Groups>>, scope: String, journal: Journal, memory: ForeignMemory) -> Self {
-        let (waiting, lives, unfinished) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let marks = Mutex::default();
-        Self { shared: Arc::new(Shared { groups, scope, journal, waiting, lives, unfinished, memory, marks }) }
+        let (waiting, lives, marks) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let frozen = Frozen::new(journal);
+        Self { shared: Arc::new(Shared { groups, scope, waiting, lives, frozen, memory, marks }) }
+    }
+
+    /// Sees to it that nobody stays frozen, whatever becomes of the thread that kills. Never returns.
+    pub(crate) async fn watch_frozen(self) {
+        self.shared.frozen.watch().await;
     }
 
     /// One whose thread never comes round.
@@ -141,15 +142,12 @@ impl Killer {
 
     /// Kills what an agent before this one had begun to kill: it may be frozen.
     pub(crate) fn finish_interrupted(&self) {
-        let left: Vec<Target> = self.shared.journal.read().into_iter().map(Target::Frozen).collect();
+        let left: Vec<Target> = self.shared.frozen.interrupted().into_iter().map(Target::Frozen).collect();
         if left.is_empty() {
             return;
         }
         let killed: usize = self.shared.kill(&left).into_iter().flatten().sum();
         tracing::warn!(killed, "completed kills left by the previous agent");
-        if !self.shared.unfinished.lock().is_empty() && !self.shared.waiting.lock().take_thread() {
-            self.start_thread();
-        }
     }
 
     /// How many were signalled. Returns when they are.
@@ -176,7 +174,7 @@ impl Killer {
             !waiting.take_thread()
         };
         if needs_thread {
-            self.see_to_kills().await;
+            self.start_thread();
         }
         is_done.await.unwrap_or_else(|_| Err(io::Error::other("the kill was interrupted")))
     }
@@ -188,24 +186,13 @@ impl Killer {
         let _ = tokio::task::spawn_blocking(move || shared.kill_unfrozen(&target)).await;
     }
 
-    /// Returns when a thread carries out what waits, or nothing is left to do. Dropped, it leaves that to the next kill.
-    async fn see_to_kills(&self) {
-        while !self.start_thread() {
-            tokio::time::sleep(NO_THREAD_PERIOD).await;
-            if self.shared.waiting.lock().take_thread() {
-                return;
-            }
-        }
-    }
-
-    /// False: no thread is to be had, and something is left to do: somebody is frozen and cannot be killed yet.
-    fn start_thread(&self) -> bool {
+    fn start_thread(&self) {
         let shared = Arc::clone(&self.shared);
         let started = std::thread::Builder::new().name("killer".to_owned()).spawn(move || shared.work());
-        let Err(error) = started else { return true };
+        let Err(error) = started else { return };
         // Kills do not fail for that: the caller takes all that wait.
         tracing::warn!(%error, "cannot start kill thread, killing synchronously");
-        self.shared.work_here()
+        self.shared.work_here();
     }
 }
 
@@ -225,16 +212,10 @@ impl Waiting {
 impl Shared {
     /// Carries out what waits, until nothing does and nobody is frozen.
     fn work(&self) {
-        let _relief = ResetOnPanic(self);
+        let _reset = ResetOnPanic(self);
         loop {
-            while let Some(jobs) = self.next_jobs() {
-                self.carry_out(jobs);
-            }
-            let mut waiting = self.waiting.lock();
-            if !waiting.jobs.is_empty() {
-                continue;
-            }
-            if self.unfinished.lock().is_empty() {
+            let mut waiting = self.carry_out_all();
+            if self.frozen.is_empty() {
                 return waiting.leave();
             }
             drop(waiting);
@@ -242,21 +223,29 @@ impl Shared {
         }
     }
 
-    /// As [`Self::work`], on a thread that has other things to do: it does not wait for what is lacking. False: something
-    /// is left to do.
-    fn work_here(&self) -> bool {
-        let _relief = ResetOnPanic(self);
-        while let Some(jobs) = self.next_jobs() {
-            self.carry_out(jobs);
+    /// As [`Self::work`], on a thread that has other things to do: who cannot be killed now for lack of something is left
+    /// to the watch.
+    fn work_here(&self) {
+        let _reset = ResetOnPanic(self);
+        self.carry_out_all().leave();
+    }
+
+    /// Until nothing waits.
+    fn carry_out_all(&self) -> MutexGuard<'_, Waiting> {
+        loop {
+            while let Some(jobs) = self.next_jobs() {
+                self.carry_out(jobs);
+            }
+            let waiting = self.waiting.lock();
+            if waiting.jobs.is_empty() {
+                return waiting;
+            }
         }
-        let mut waiting = self.waiting.lock();
-        waiting.leave();
-        waiting.jobs.is_empty() && self.unfinished.lock().is_empty()
     }
 
     /// The next batch, after another try to kill what is frozen.
     fn next_jobs(&self) -> Option<Vec<Job>> {
-        self.finish();
+        self.frozen.kill_all();
         let mut waiting = self.waiting.lock();
         let count = waiting.jobs.len().min(BATCH_MAX);
         (count > 0).then(|| waiting.jobs.drain(..count).collect())
@@ -300,24 +289,22 @@ impl Shared {
 
     fn kill(&self, targets: &[Target]) -> Vec<io::Result<usize>> {
         let mut hunts: Vec<TreeSearch<'_>> = targets.iter().map(TreeSearch::new).collect();
-        let (mut seen, mut frozen) = (HashSet::new(), HashSet::<ProcessRef>::new());
+        let (mut seen, mut stopped) = (HashSet::new(), HashSet::<ProcessRef>::new());
         for round in 0..ROUNDS_MAX {
             let new = self.find(&mut hunts, &mut seen, round == 0);
             if new.is_empty() {
                 break;
             }
-            let unfinished = self.unfinished.lock().clone();
-            self.journal.write(seen.iter().copied().chain(unfinished));
+            self.frozen.add(&new);
             // Who cannot be stopped (it has just ended, or is not ours) is tried again below.
-            frozen.extend(new.iter().filter(|member| matches!(signal(**member, Signal::STOP), Ok(true))));
+            stopped.extend(new.iter().filter(|member| matches!(signal(**member, Signal::STOP), Ok(true))));
             wait_until_stopped(new);
         }
         let mut lacking = Vec::new();
         let results = hunts.into_iter().map(|hunt| hunt.kill(&mut lacking)).collect();
         if !seen.is_empty() {
-            lacking.retain(|member| frozen.contains(member));
-            self.unfinished.lock().extend(lacking);
-            self.note_unfinished();
+            stopped.retain(|member| lacking.contains(member));
+            self.frozen.remove(&seen, &stopped);
         }
         results
     }
@@ -334,23 +321,6 @@ impl Shared {
                 let _ = signal(member, Signal::KILL);
             }
         }
-    }
-
-    /// Tries again to kill what was frozen.
-    fn finish(&self) {
-        let mut unfinished = self.unfinished.lock();
-        if unfinished.is_empty() {
-            return;
-        }
-        unfinished.retain(|member| signal(*member, Signal::KILL).is_err_and(|error| is_lack(&error)));
-        drop(unfinished);
-        self.note_unfinished();
-    }
-
-    /// What is left for another agent, should this one end now.
-    fn note_unfinished(&self) {
-        let unfinished = self.unfinished.lock();
-        if unfinished.is_empty() { self.journal.clear() } else { self.journal.write(unfinished.iter().copied()) }
     }
 
     /// Lists for every target that is not complete who belongs to it; those that nobody knew before.
@@ -426,10 +396,7 @@ struct ResetOnPanic<'a>(&'a Shared);
 impl Drop for ResetOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // They may be frozen.
-            for member in self.0.journal.read() {
-                let _ = signal(member, Signal::KILL);
-            }
+            self.0.frozen.kill_all_unwritten();
             *self.0.waiting.lock() = Waiting::default();
         }
     }
@@ -467,7 +434,7 @@ impl<'a> TreeSearch<'a> {
         match failed {
             Some(error) if count == 0 => Err(error),
             Some(error) => {
-                tracing::warn!(%error, target = ?self.target, "part of a process tree could not be killed");
+                tracing::warn!(%error, target = ?self.target, "cannot kill part of a process tree");
                 Ok(count)
             }
             None => Ok(count),

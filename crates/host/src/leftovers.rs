@@ -144,7 +144,7 @@ impl EnvMarks<'_> {
                 let marks = MarkTable::read(table.all().collect(), |left| environments(self.memory, left), pause);
                 let mut before = self.before.lock();
                 if let (Some(error), None) = (&marks.failed, &before.failed) {
-                    tracing::warn!(%error, "environments cannot be read: who has left its cgroup may not be found");
+                    tracing::warn!(%error, "cannot read process environments: leftovers outside their cgroup may be missed");
                 }
                 let marks = Arc::new(marks.with_silent(&before));
                 before.clone_from(&marks);
@@ -291,6 +291,8 @@ pub(crate) struct ProcessMatcher<'a> {
 /// Who does not belong to a life, wherever it is found.
 #[derive(Debug, Default)]
 pub(crate) struct UnrelatedProcesses {
+    /// Our own pid.
+    us: i32,
     /// The agent and its ancestors. Orphans are children of the agent, whosever they were: nobody belongs to a life
     /// because it descends from one of these.
     ours: HashSet<ProcessRef>,
@@ -303,13 +305,12 @@ impl UnrelatedProcesses {
         let us = i32::try_from(std::process::id()).unwrap_or_default();
         let ours: HashSet<ProcessRef> = table.line_of(us).collect();
         lives.retain(|life| life.pid != us);
-        Self { ours, lives }
+        Self { us, ours, lives }
     }
 
     /// Whether it is the agent or its ancestor, and not one that is meant.
     fn is_ours(&self, meant: &[ProcessRef], member: &ProcessRef) -> bool {
-        let is_us = u32::try_from(member.pid) == Ok(std::process::id());
-        is_us || (self.ours.contains(member) && !meant.contains(member))
+        member.pid == self.us || (self.ours.contains(member) && !meant.contains(member))
     }
 
     pub(crate) fn is_spared(&self, meant: &[ProcessRef], member: &ProcessRef) -> bool {
@@ -355,7 +356,7 @@ impl ProcessMatcher<'_> {
         // A command may move itself to another cgroup, or run without one for lack of memory.
         let mut members = self.marks.of(&mark(self.scope, leaf), self.table);
         if let Some(groups) = self.groups {
-            members.extend(groups.members(leaf)?);
+            members.extend(groups.members_among(leaf, |pid| self.table.start_of(pid))?);
         }
         // Of one that was forked since the table was read, nothing tells whose child it is; the next look will.
         members.retain(|member| self.table.living(*member).is_some());

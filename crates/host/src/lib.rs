@@ -139,6 +139,7 @@ impl Host {
         let (journal, memory) = (Journal::open(&options.state_dir, boot.clone()), ForeignMemory::default());
         let killer = Killer::new(groups.clone(), mark.clone(), journal, memory.clone());
         killer.finish_interrupted();
+        tasks.spawn_critical("frozen", killer.clone().watch_frozen());
         let context = CommandContext {
             boot: boot.clone(),
             killer,
@@ -306,7 +307,7 @@ impl Host {
                 Ok(None) => return CHILDREN.remembered(life.pid, life.start_ticks),
                 // No descriptor is free. To say that it has ended would be a lie.
                 Err(error) => {
-                    tracing::warn!(%error, pid = life.pid, "a process cannot be watched; trying again");
+                    tracing::warn!(%error, pid = life.pid, "cannot watch process, retrying");
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
             }

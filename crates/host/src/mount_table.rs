@@ -43,7 +43,8 @@ struct Mount {
 
 impl MountTable {
     pub(crate) fn of_this_process() -> Self {
-        let changes = File::open(PATH).inspect_err(|error| tracing::warn!(%error, PATH, "mounts are not known")).ok();
+        let changes =
+            File::open(PATH).inspect_err(|error| tracing::warn!(%error, PATH, "cannot read mount table")).ok();
         Self { mounts: read(), changes }
     }
 

@@ -40,7 +40,6 @@ pub(crate) struct Process {
     fd: OwnedFd,
     pid: i32,
     pub(crate) stat: Stat,
-    inode: Option<u64>,
 }
 
 impl Process {
@@ -63,8 +62,7 @@ impl Process {
                 return Err(Refused::Gone);
             }
         }
-        let inode = inode(fd.as_fd());
-        Ok(Self { fd, pid, stat, inode })
+        Ok(Self { fd, pid, stat })
     }
 
     /// The process of that life, which may be a zombie. None: that life is over, or never was here.
@@ -80,7 +78,7 @@ impl Process {
     }
 
     pub(crate) fn life(&self, boot: &BootId) -> Incarnation {
-        Incarnation { boot: boot.clone(), pid: self.pid, start_ticks: self.stat.start_ticks, pidfd_inode: self.inode }
+        life(ProcessRef { pid: self.pid, start_ticks: self.stat.start_ticks }, self.fd.as_fd(), boot)
     }
 
     pub(crate) fn is_alive(&self) -> bool {
@@ -108,7 +106,7 @@ fn read_stat(pid: i32) -> Result<Stat, Refused> {
     Stat::of(pid).map_err(|error| if is_lack(&error) { Refused::Failed(error) } else { Refused::Gone })
 }
 
-/// The life of a child that nobody has waited for, so that its pid is its own.
+/// The life of the process behind a pidfd, whose start time is known.
 pub(crate) fn life(child: ProcessRef, fd: BorrowedFd<'_>, boot: &BootId) -> Incarnation {
     Incarnation { boot: boot.clone(), pid: child.pid, start_ticks: child.start_ticks, pidfd_inode: inode(fd) }
 }

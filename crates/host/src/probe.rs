@@ -87,13 +87,12 @@ async fn find_on_thread(
         None => {
             let (accounts, name) = (accounts.clone(), user.to_owned());
             let found = blocking.run(&format!("user {user}"), LIMIT, move || accounts.find(&name)).await;
-            let found = found.unwrap_or_else(|TimedOut| Err(format!("user '{user}' cannot be looked up in time")));
+            let found = found.map_err(|TimedOut| Refusal::Unclear(messages::user_without_answer(user)))?;
             // Who does not exist runs nothing.
-            let refusal = |reason: String| match reason == user::absent(user) {
-                true => Refusal::Absent(reason.into()),
-                false => Refusal::Unclear(reason.into()),
-            };
-            found.map_err(refusal)?
+            found.map_err(|reason| match reason == user::absent(user) {
+                true => Refusal::Absent(messages::user_does_not_exist(user)),
+                false => Refusal::Unclear(messages::because(reason)),
+            })?
         }
     };
     let work = {

@@ -15,6 +15,8 @@ const FIRST_AFTER_NAME: usize = 3;
 const MEMORY_SIZE: usize = 23;
 const ENVIRONMENT_END: usize = 51;
 const STAT_BYTES_MAX: u64 = 4096;
+/// Of those after the name, up to the start time.
+const FIELDS_READ: usize = 20;
 pub(crate) const COMMAND_LINE_BYTES_MAX: u64 = 4096;
 /// PF_KTHREAD of the kernel's task flags.
 const KERNEL_THREAD: u64 = 0x0020_0000;
@@ -37,8 +39,10 @@ pub(crate) struct Stat {
 
 impl Stat {
     pub(crate) fn of(pid: i32) -> io::Result<Self> {
-        let text = read(Path::new(&format!("/proc/{pid}/stat")), STAT_BYTES_MAX)?;
-        Self::parse(&text).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+        // One read brings it all: the kernel makes this text as a whole.
+        let mut buffer = [0; STAT_BYTES_MAX as usize];
+        let length = File::open(format!("/proc/{pid}/stat"))?.read(&mut buffer)?;
+        Self::parse(buffer.get(..length).unwrap_or_default()).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
     }
 
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
@@ -46,7 +50,10 @@ impl Stat {
         let close = text.iter().rposition(|byte| *byte == b')')?;
         let name = String::from_utf8_lossy(text.get(open + 1..close)?).into_owned();
         let rest = std::str::from_utf8(text.get(close + 1..)?).ok()?;
-        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let mut fields = [""; FIELDS_READ];
+        for (place, field) in fields.iter_mut().zip(rest.split_ascii_whitespace()) {
+            *place = field;
+        }
         let number = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok());
         let signed = |index: usize| fields.get(index).and_then(|field| field.parse::<i32>().ok());
         Some(Self {

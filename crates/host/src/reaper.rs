@@ -221,7 +221,7 @@ pub(crate) async fn run() {
         match tokio::task::spawn_blocking(|| CHILDREN.reap_orphans()).await {
             Ok(0) => pause = SWEEP_PAUSE,
             Ok(count) => tracing::debug!(count, "reaped orphans"),
-            Err(failure) => tracing::error!(%failure, "could not look for orphans"),
+            Err(failure) => tracing::error!(%failure, "cannot search for orphans"),
         }
     }
 }

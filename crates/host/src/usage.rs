@@ -144,7 +144,7 @@ impl Meter {
             }
         };
         if let Err(error) = self.memory.read_each(members, patience, read) {
-            tracing::warn!(%error, "command lines of processes cannot be read");
+            tracing::warn!(%error, "cannot read command lines of processes");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The agent's cgroups in one hierarchy: `proctor/<scope>/<leaf>` below some place.
+//! The agent's cgroups in one hierarchy: `proctor/<scope>/<leaf>` below some parent.
 //!
 //! Promised: a leaf is made when it is wanted, removed with what the process made in it, and the
 //! directories above it go with the last leaf, so that nothing empty stays behind. Absent: any
@@ -6,14 +6,14 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::time::Timespec;
 
 use super::Leaf;
-use super::mounts::{Place, path_in};
+use super::mounts::{ParentCgroup, path_in};
 use crate::procfs;
 
 const TOP: &str = "proctor";
@@ -45,12 +45,12 @@ pub(crate) struct Hierarchy {
 }
 
 impl Hierarchy {
-    pub(crate) fn at(place: &Place, selector: &str, scope: &str) -> Self {
-        let top = place.directory.join(TOP);
+    pub(crate) fn at(parent: &ParentCgroup, selector: &str, scope: &str) -> Self {
+        let top = parent.directory.join(TOP);
         Self {
             scope: top.join(scope),
             top,
-            path: format!("{}/{TOP}/{scope}", place.path.trim_end_matches('/')),
+            path: format!("{}/{TOP}/{scope}", parent.path.trim_end_matches('/')),
             selector: selector.to_owned(),
         }
     }
@@ -112,8 +112,8 @@ impl Hierarchy {
     /// In version 2 a cgroup other than the root that has handed out controllers takes no processes: then it gets one
     /// beside the scope, which is no leaf of any process and is swept when it is empty.
     fn move_out_with(&self, pid: i32, write: impl Fn(&Path, &str) -> io::Result<()>) -> io::Result<()> {
-        let place = self.top.parent().unwrap_or(&self.top);
-        match write(&place.join("cgroup.procs"), &pid.to_string()) {
+        let parent = self.top.parent().unwrap_or(&self.top);
+        match write(&parent.join("cgroup.procs"), &pid.to_string()) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
                 let name = self.scope.file_name().unwrap_or_default().to_string_lossy();
                 let beside = self.top.join(format!("{AGENT}{name}"));
@@ -231,9 +231,16 @@ fn nested(directory: &Path) -> Vec<PathBuf> {
         && found.len() < NESTED_MAX
     {
         next += 1;
-        found.extend(directories(parent).take(NESTED_MAX));
+        if !has_no_directories(parent) {
+            found.extend(directories(parent).take(NESTED_MAX));
+        }
     }
     found
+}
+
+/// Mostly a leaf has none, and need not be listed: the kernel counts them as links of the directory.
+fn has_no_directories(directory: &Path) -> bool {
+    fs::metadata(directory).is_ok_and(|metadata| metadata.nlink() == 2)
 }
 
 fn make_one(directory: &Path) -> io::Result<()> {
@@ -266,8 +273,8 @@ mod tests {
     #[test]
     fn an_agent_that_may_not_be_above_its_cgroups_gets_one_beside_them() {
         let root = tempfile::tempdir().unwrap();
-        let place = Place { directory: root.path().to_owned(), path: "/a".to_owned(), is_own: false };
-        let hierarchy = Hierarchy::at(&place, "", "s");
+        let parent = ParentCgroup { directory: root.path().to_owned(), path: "/a".to_owned(), is_own: false };
+        let hierarchy = Hierarchy::at(&parent, "", "s");
         hierarchy.make(&Leaf::of("x")).unwrap();
         let written = RefCell::new(Vec::new());
         let write = |path: &Path, _: &str| {
@@ -287,10 +294,10 @@ mod tests {
 
     #[test]
     fn another_reason_not_to_leave_a_cgroup_is_told() {
-        let place = Place { directory: "/nowhere".into(), path: "/a".to_owned(), is_own: false };
+        let parent = ParentCgroup { directory: "/nowhere".into(), path: "/a".to_owned(), is_own: false };
         let refuse = |_: &Path, _: &str| Err(io::Error::from_raw_os_error(libc::EACCES));
 
-        let refused = Hierarchy::at(&place, "", "s").move_out_with(7, refuse).unwrap_err();
+        let refused = Hierarchy::at(&parent, "", "s").move_out_with(7, refuse).unwrap_err();
 
         assert_eq!(refused.raw_os_error(), Some(libc::EACCES));
     }

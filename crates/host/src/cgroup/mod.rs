@@ -2,7 +2,7 @@
 //!
 //! Promised: what is used was tried with a real child at the start, and is said; every process has
 //! a leaf by a name that outlives the agent; leaves of two agents on one machine are apart; a
-//! leaf is never below the agent's own cgroup where another place is to be had; where nothing can
+//! leaf is never below the agent's own cgroup where there is another parent; where nothing can
 //! be used, everything else works by descent. Absent: limits, weights and freezing (an agent that
 //! died would leave its processes frozen); and any use of hierarchies that share out the machine.
 
@@ -87,7 +87,7 @@ pub(crate) enum CpuFile {
     Nanoseconds(PathBuf),
 }
 
-/// Finds a place for cgroups. It takes a few milliseconds.
+/// Finds a parent for cgroups. It takes a few milliseconds.
 pub(crate) fn find(state_dir: &Path, prefer: TrackingPreference) -> (Option<Groups>, Tracking) {
     let by_descent = |detail: String| (None, Tracking { method: Method::Descendants, detail });
     if prefer == TrackingPreference::Descendants {
@@ -115,12 +115,12 @@ fn choose(
 ) -> (Option<Groups>, Tracking) {
     let mut refusals = Vec::new();
     let mut settle = |selector: &str, mount: &Mount| {
-        here.places(selector, mount).into_iter().find_map(|place| {
-            let hierarchy = Hierarchy::at(&place, selector, scope);
+        here.parents(selector, mount).into_iter().find_map(|parent| {
+            let hierarchy = Hierarchy::at(&parent, selector, scope);
             match try_out(&hierarchy) {
-                Ok(()) => Some((hierarchy, place.is_own)),
+                Ok(()) => Some((hierarchy, parent.is_own)),
                 Err(error) => {
-                    refusals.push(format!("{}: {error}", place.directory.display()));
+                    refusals.push(format!("{}: {error}", parent.directory.display()));
                     None
                 }
             }
@@ -189,7 +189,7 @@ impl Groups {
     /// How a child gets into a leaf, which is made if need be.
     pub(crate) fn attach(&self, leaf: &Leaf) -> CgroupAttach {
         attach_to(&self.tree, self.cpu.as_ref(), leaf).unwrap_or_else(|error| {
-            tracing::warn!(%error, leaf = leaf.as_str(), "a command runs without its cgroup");
+            tracing::warn!(%error, leaf = leaf.as_str(), "command runs outside its cgroup");
             CgroupAttach::Nowhere
         })
     }
@@ -202,7 +202,7 @@ impl Groups {
             let Some(leaf) = hierarchy.leaf_of(us) else { continue };
             match hierarchy.move_out(us) {
                 Ok(()) => tracing::info!(leaf, "moved the agent out of a process's cgroup"),
-                Err(error) => tracing::warn!(leaf, %error, "the agent cannot leave a cgroup of its own"),
+                Err(error) => tracing::warn!(leaf, %error, "cannot move the agent out of a process's cgroup"),
             }
         }
     }
@@ -220,10 +220,18 @@ impl Groups {
     /// They are killed one by one and not by `cgroup.kill`: Linux 6.18 kills every child that is cloned into
     /// a cgroup which was ever killed so, and the next life is such a child.
     pub(crate) fn members(&self, leaf: &Leaf) -> io::Result<Vec<ProcessRef>> {
-        let start = |pid| Stat::of(pid).ok().filter(|stat| !stat.is_dead()).map(|stat| stat.start_ticks);
+        self.members_among(leaf, start_of)
+    }
+
+    /// As [`Self::members`], of those whose start time was known before.
+    pub(crate) fn members_among(
+        &self,
+        leaf: &Leaf,
+        known_start: impl Fn(i32) -> Option<u64>,
+    ) -> io::Result<Vec<ProcessRef>> {
         let members = self.tree.pids(leaf)?.into_iter().filter_map(|pid| {
-            let start_ticks = start(pid)?;
-            let is_member = self.tree.holds(leaf, pid) && start(pid) == Some(start_ticks);
+            let start_ticks = known_start(pid)?;
+            let is_member = self.tree.holds(leaf, pid) && start_of(pid) == Some(start_ticks);
             is_member.then_some(ProcessRef { pid, start_ticks })
         });
         Ok(members.collect())
@@ -270,6 +278,11 @@ impl Groups {
     pub(crate) fn memory_file(&self, leaf: &Leaf) -> Option<PathBuf> {
         self.tree.selector().is_empty().then(|| self.tree.file(leaf, "memory.stat")).flatten()
     }
+}
+
+/// Of a process that lives.
+fn start_of(pid: i32) -> Option<u64> {
+    Stat::of(pid).ok().filter(|stat| !stat.is_dead()).map(|stat| stat.start_ticks)
 }
 
 /// The same for every life of one agent, and no other's on this machine, also in containers that

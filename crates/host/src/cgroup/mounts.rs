@@ -1,6 +1,6 @@
 //! Which cgroup hierarchies there are, and where in them we may hope to make our own cgroups.
 //!
-//! Promised: places are tried from the highest that we share with the first process of this
+//! Promised: parents are tried from the highest that we share with the first process of this
 //! machine (or container) downwards, because what is below the agent's own cgroup ends with it;
 //! never outside of the container's own. Absent: any file access, so that it is tested as text.
 
@@ -26,9 +26,9 @@ pub(crate) struct CgroupMounts {
     pub(crate) init: String,
 }
 
-/// A place where a cgroup of ours may be.
+/// A cgroup below which ours may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ParentCgroup {
     pub(crate) directory: PathBuf,
     /// As `/proc/<pid>/cgroup` names it.
     pub(crate) path: String,
@@ -71,7 +71,7 @@ impl CgroupMounts {
     }
 
     /// Where cgroups of ours may be made in a hierarchy, best first.
-    pub(crate) fn places(&self, selector: &str, mount: &Mount) -> Vec<Place> {
+    pub(crate) fn parents(&self, selector: &str, mount: &Mount) -> Vec<ParentCgroup> {
         let Some(ours) = path_in(&self.ours, selector).and_then(|path| mount.relative(path)) else { return Vec::new() };
         let init = path_in(&self.init, selector).and_then(|path| mount.relative(path));
         let ours: Vec<&str> = ours.split('/').filter(|part| !part.is_empty()).collect();
@@ -87,7 +87,7 @@ impl CgroupMounts {
                 let below = below.join("/");
                 let root = mount.root.trim_end_matches('/');
                 let path = if below.is_empty() { root.to_owned() } else { format!("{root}/{below}") };
-                Place { directory: mount.point.join(&below), path, is_own: depth == ours.len() && depth > 0 }
+                ParentCgroup { directory: mount.point.join(&below), path, is_own: depth == ours.len() && depth > 0 }
             })
             .collect()
     }
@@ -186,48 +186,48 @@ mod tests {
         CgroupMounts { mounts: HYBRID.to_owned(), ours: ours.to_owned(), init: init.to_owned() }
     }
 
-    fn directories(found: &[Place]) -> Vec<&str> {
-        found.iter().filter_map(|place| place.directory.to_str()).collect()
+    fn directories(found: &[ParentCgroup]) -> Vec<&str> {
+        found.iter().filter_map(|parent| parent.directory.to_str()).collect()
     }
 
     #[test]
     fn a_service_of_systemd_begins_at_the_root() {
         let here = surroundings("0::/system.slice/proctor.service\n", "0::/init.scope\n");
 
-        let places = here.places("", &here.v2()[0]);
+        let parents = here.parents("", &here.v2()[0]);
 
         let root = "/sys/fs/cgroup/unified/";
         let slice = "/sys/fs/cgroup/unified/system.slice";
-        assert_eq!(directories(&places), [root, slice, "/sys/fs/cgroup/unified/system.slice/proctor.service"]);
-        assert_eq!(places.iter().map(|place| place.is_own).collect::<Vec<_>>(), [false, false, true]);
-        assert_eq!(places.iter().map(|place| place.path.as_str()).collect::<Vec<_>>()[..2], ["", "/system.slice"]);
+        assert_eq!(directories(&parents), [root, slice, "/sys/fs/cgroup/unified/system.slice/proctor.service"]);
+        assert_eq!(parents.iter().map(|parent| parent.is_own).collect::<Vec<_>>(), [false, false, true]);
+        assert_eq!(parents.iter().map(|parent| parent.path.as_str()).collect::<Vec<_>>()[..2], ["", "/system.slice"]);
     }
 
     #[test]
     fn a_container_is_not_left() {
         let here = surroundings("0::/docker/abc/agent\n", "0::/docker/abc/init\n");
 
-        let places = here.places("", &here.v2()[0]);
+        let parents = here.parents("", &here.v2()[0]);
 
-        assert_eq!(directories(&places)[0], "/sys/fs/cgroup/unified/docker/abc");
+        assert_eq!(directories(&parents)[0], "/sys/fs/cgroup/unified/docker/abc");
     }
 
     #[test]
     fn a_hidden_first_process_leaves_our_own_cgroup() {
         let here = surroundings("0::/a/b\n", "");
 
-        assert_eq!(directories(&here.places("", &here.v2()[0])), ["/sys/fs/cgroup/unified/a/b"]);
+        assert_eq!(directories(&here.parents("", &here.v2()[0])), ["/sys/fs/cgroup/unified/a/b"]);
     }
 
     #[test]
-    fn what_is_outside_of_the_namespace_or_the_mount_is_no_place() {
+    fn what_is_outside_of_the_namespace_or_the_mount_is_no_parent() {
         let outside = surroundings("0::/../x\n", "0::/\n");
         let mut below = Mount { root: "/docker/abc".to_owned(), ..outside.v2()[0].clone() };
 
-        assert!(outside.places("", &outside.v2()[0]).is_empty());
-        assert!(surroundings("0::/docker/abcd\n", "").places("", &below).is_empty());
+        assert!(outside.parents("", &outside.v2()[0]).is_empty());
+        assert!(surroundings("0::/docker/abcd\n", "").parents("", &below).is_empty());
         below.root = "/docker/abc".to_owned();
-        let inside = surroundings("0::/docker/abc/x\n", "0::/docker/abc\n").places("", &below);
+        let inside = surroundings("0::/docker/abc/x\n", "0::/docker/abc\n").parents("", &below);
         assert_eq!((directories(&inside)[0], inside[0].path.as_str()), ("/sys/fs/cgroup/unified/", "/docker/abc"));
     }
 

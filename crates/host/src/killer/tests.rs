@@ -1,5 +1,7 @@
 //! Kills of real processes, and of what an agent that died had begun.
 
+use std::time::Duration;
+
 use super::*;
 use crate::procfs;
 
@@ -41,7 +43,7 @@ async fn many_kills_at_once_each_tell_what_they_killed() {
     for sleeper in &mut sleepers {
         sleeper.0.wait().unwrap();
     }
-    assert_eq!(killer.shared.journal.read(), [], "nothing is left to finish");
+    assert_eq!(killer.shared.frozen.interrupted(), [], "nothing is left to finish");
 }
 
 async fn futures_of(kills: Vec<impl Future<Output = io::Result<usize>>>) -> Vec<usize> {
@@ -65,14 +67,14 @@ fn what_was_frozen_when_the_agent_died_is_killed_by_the_next() {
     let innocent = Sleeper::new();
     let (member, other) = (sleeper.member(), innocent.member());
     // The agent dies here, after it has frozen the tree. Another has got the pid of a member since.
-    killer(&directory).shared.journal.write([member, ProcessRef { start_ticks: other.start_ticks - 1, ..other }]);
+    killer(&directory).shared.frozen.add(&[member, ProcessRef { start_ticks: other.start_ticks - 1, ..other }]);
     signal(member, Signal::STOP).unwrap();
 
     killer(&directory).finish_interrupted();
 
     assert!(!sleeper.0.wait().unwrap().success());
     assert!(!Stat::of(other.pid).unwrap().is_dead());
-    assert_eq!(killer(&directory).shared.journal.read(), []);
+    assert_eq!(killer(&directory).shared.frozen.interrupted(), []);
 }
 
 /// A shell with two children; their pids.
@@ -98,7 +100,7 @@ fn is_dead(member: ProcessRef) -> bool {
 fn a_child_that_the_agent_had_spared_before_it_died_is_spared_by_the_next() {
     let directory = tempfile::tempdir().unwrap();
     let (mut parent, [frozen, spared]) = family();
-    killer(&directory).shared.journal.write([parent.member()]);
+    killer(&directory).shared.frozen.add(&[parent.member()]);
     for member in [parent.member(), frozen] {
         signal(member, Signal::STOP).unwrap();
         while !Stat::of(member.pid).unwrap().is_stopped() {
@@ -140,18 +142,18 @@ fn what_is_frozen_and_cannot_be_killed_for_lack_of_descriptors_is_killed_later()
     let (killer, mut sleeper) = (killer(&directory), Sleeper::new());
     let member = sleeper.member();
     signal(member, Signal::STOP).unwrap();
-    killer.shared.unfinished.lock().push(member);
+    killer.shared.frozen.add(&[member]);
     let before = getrlimit(Resource::Nofile);
 
     setrlimit(Resource::Nofile, Rlimit { current: Some(3), maximum: before.maximum }).unwrap();
-    killer.shared.finish();
+    killer.shared.frozen.kill_all();
     setrlimit(Resource::Nofile, before).unwrap();
-    let left = killer.shared.journal.read();
+    let left = killer.shared.frozen.interrupted();
     killer.shared.work();
 
     assert_eq!(left, [member], "another agent would know");
     assert!(!sleeper.0.wait().unwrap().success());
-    assert_eq!(killer.shared.journal.read(), []);
+    assert_eq!(killer.shared.frozen.interrupted(), []);
 }
 
 #[test]
@@ -161,8 +163,8 @@ fn a_panic_in_the_middle_of_a_kill_leaves_nobody_frozen() {
     let member = sleeper.member();
 
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let _relief = ResetOnPanic(&killer.shared);
-        killer.shared.journal.write([member]);
+        let _reset = ResetOnPanic(&killer.shared);
+        killer.shared.frozen.add(&[member]);
         signal(member, Signal::STOP).unwrap();
         panic!("on purpose");
     }));
@@ -179,7 +181,7 @@ fn only_those_that_lack_something_are_tried_again() {
     let killed = killer.shared.kill(&[Target::Tree(sleeper.member(), None)]);
 
     assert_eq!(killed.into_iter().flatten().collect::<Vec<_>>(), [1]);
-    assert!(killer.shared.unfinished.lock().is_empty());
+    assert!(killer.shared.frozen.is_empty());
     sleeper.0.wait().unwrap();
 }
 
@@ -252,23 +254,77 @@ async fn what_is_known_by_other_means_is_ended_where_no_environment_can_be_read(
     assert!(killer.count(target).await.is_err(), "nobody can tell whether that was all");
 }
 
-#[test]
-fn without_a_thread_kills_do_not_wait_for_descriptors_that_are_lacking() {
+/// Until the process is dead; a watch runs beside it.
+async fn dies_by_the_watch(killer: &Killer, sleeper: &mut Sleeper) -> bool {
+    let is_over = async {
+        let begun = std::time::Instant::now();
+        loop {
+            // The time of the watch passes at once, that of the kernel does not.
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            if sleeper.0.try_wait().unwrap().is_some() {
+                return true;
+            }
+            if begun.elapsed() > Duration::from_secs(10) {
+                return false;
+            }
+        }
+    };
+    tokio::select! {
+        is_dead = is_over => is_dead,
+        () = killer.clone().watch_frozen() => false,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_frozen_dies_also_if_no_thread_is_to_be_had_and_nobody_asks_again() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let directory = tempfile::tempdir().unwrap();
     let (killer, mut sleeper) = (killer(&directory), Sleeper::new());
     let member = sleeper.member();
+    killer.shared.frozen.add(&[member]);
     signal(member, Signal::STOP).unwrap();
-    killer.shared.unfinished.lock().push(member);
     killer.shared.waiting.lock().take_thread();
     let before = getrlimit(Resource::Nofile);
 
     setrlimit(Resource::Nofile, Rlimit { current: Some(3), maximum: before.maximum }).unwrap();
-    let is_finished = killer.shared.work_here();
+    killer.shared.work_here();
     setrlimit(Resource::Nofile, before).unwrap();
 
-    assert!(!is_finished);
     assert!(!killer.shared.waiting.lock().take_thread(), "the next one may try again");
-    assert!(killer.shared.work_here());
-    assert!(!sleeper.0.wait().unwrap().success());
+    assert!(dies_by_the_watch(&killer, &mut sleeper).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_thread_has_frozen_that_hangs_dies_and_what_it_has_not_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let (killer, mut frozen, running) = (killer(&directory), Sleeper::new(), Sleeper::new());
+    killer.shared.waiting.lock().take_thread(); // which hangs from here on
+    killer.shared.frozen.add(&[frozen.member(), running.member()]);
+    signal(frozen.member(), Signal::STOP).unwrap();
+
+    assert!(dies_by_the_watch(&killer, &mut frozen).await);
+
+    assert!(!is_dead(running.member()), "its kill may have been given up");
+    assert!(!killer.shared.frozen.is_empty(), "it may still be stopped");
+}
+
+#[test]
+fn a_panic_leaves_nobody_frozen_also_without_a_journal() {
+    let (killer, mut sleeper) = (Killer::stuck(), Sleeper::new());
+    let member = sleeper.member();
+
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _reset = ResetOnPanic(&killer.shared);
+        killer.shared.frozen.add(&[member]);
+        signal(member, Signal::STOP).unwrap();
+        panic!("on purpose");
+    }));
+
+    assert!(panicked.is_err());
+    let begun = std::time::Instant::now();
+    while !is_dead(member) && begun.elapsed() < Duration::from_secs(60) {
+        std::thread::yield_now();
+    }
+    assert!(is_dead(member));
+    sleeper.0.wait().unwrap();
 }
