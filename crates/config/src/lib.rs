@@ -108,8 +108,8 @@ impl Layers {
             }
         }
         // Where the arguments of the sub-command, or those of the program, are expected.
-        let place = if program.subcommand.is_empty() { 1.min(arguments.len()) } else { arguments.len() };
-        let all = [&arguments[..place], &added, &arguments[place..]].concat();
+        let at = if program.subcommand.is_empty() { 1.min(arguments.len()) } else { arguments.len() };
+        let all = [&arguments[..at], &added, &arguments[at..]].concat();
         let matches = program.command.clone().try_get_matches_from(&all).map_err(usage)?;
         let settings = program.settings(given, program.part(&matches), file.as_ref());
         Ok(Self { matches, file: file.map(|file| file.path), settings })
@@ -267,7 +267,7 @@ fn distance(one: &str, other: &str) -> usize {
     row[other.len()]
 }
 
-/// The usual place of a program's file.
+/// The default path of a program's file.
 pub fn system_file(name: &str) -> PathBuf {
     Path::new("/etc/proctor").join(name)
 }

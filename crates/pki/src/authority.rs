@@ -18,8 +18,9 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use crate::agent_key::{common_name, generate_key, private_der, requested_key};
-use crate::certificate::{AGENT_URI_PREFIX, certificate_from_pem, parse};
+use crate::certificate::{AGENT_URI_PREFIX, certificate_from_pem, certificates_from_pem, parse};
 use crate::file_digest::FileDigest;
+use crate::rotation::SuccessorSecret;
 use crate::secret::{hex, random_bytes, sha256_hex};
 use crate::{PkiError, Result, SERVER_NAME};
 
@@ -37,6 +38,9 @@ const FILE_DOMAIN: &[u8] = b"proctor file v1\0";
 pub struct AuthoritySecret {
     pub certificate_pem: String,
     pub key_pem: String,
+    /// The one that takes over; an older server does not read it, and goes on as if there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) successor: Option<SuccessorSecret>,
 }
 
 impl AuthoritySecret {
@@ -87,7 +91,7 @@ impl Authority {
         let certificate = params
             .self_signed(&key)
             .map_err(|source| PkiError::Sign { what: "the certificate of the authority", source })?;
-        Ok(AuthoritySecret { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
+        Ok(AuthoritySecret { certificate_pem: certificate.pem(), key_pem: key.serialize_pem(), successor: None })
     }
 
     pub fn load(secret: &AuthoritySecret) -> Result<Self> {
@@ -114,6 +118,11 @@ impl Authority {
     /// How many certificates were signed since this authority was loaded; goes on counting.
     pub fn signed(&self) -> Arc<AtomicU64> {
         self.signed.clone()
+    }
+
+    /// Counts there.
+    pub(crate) fn counting(self, signed: &Arc<AtomicU64>) -> Self {
+        Self { signed: signed.clone(), ..self }
     }
 
     pub(crate) fn certificate(&self) -> &CertificateDer<'static> {
@@ -158,19 +167,37 @@ impl Authority {
     ) -> Result<Certificate> {
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        self.sign_as_is(what, params, key)
+    }
+
+    /// For the key of another authority.
+    pub(crate) fn sign_authority(&self, params: CertificateParams, key: &impl PublicKeyData) -> Result<Certificate> {
+        self.sign_as_is("the certificate of another authority", params, key)
+    }
+
+    fn sign_as_is(
+        &self,
+        what: &'static str,
+        mut params: CertificateParams,
+        key: &impl PublicKeyData,
+    ) -> Result<Certificate> {
         params.use_authority_key_identifier_extension = true;
         self.signed.fetch_add(1, Ordering::Relaxed);
         params.signed_by(key, &self.issuer).map_err(|source| PkiError::Sign { what, source })
     }
 }
 
-/// Whether the authority signed a file with this digest.
-pub fn verify_file(authority_pem: &str, digest: &FileDigest, signature: &[u8]) -> Result<()> {
+/// Whether one of the authorities signed a file with this digest.
+pub fn verify_file(authorities_pem: &str, digest: &FileDigest, signature: &[u8]) -> Result<()> {
     let signed = [FILE_DOMAIN, &digest.sha256].concat();
-    let certificate = certificate_from_pem("the certificate of the authority", authority_pem)?;
-    let certificate = parse(&certificate)?;
-    let key = &certificate.public_key().subject_public_key.data;
-    UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, key).verify(&signed, signature).map_err(|_| PkiError::Signature)
+    for certificate in certificates_from_pem("the certificate of the authority", authorities_pem)? {
+        let certificate = parse(&certificate)?;
+        let key = &certificate.public_key().subject_public_key.data;
+        if UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, key).verify(&signed, signature).is_ok() {
+            return Ok(());
+        }
+    }
+    Err(PkiError::Signature)
 }
 
 impl fmt::Debug for Authority {
@@ -265,7 +292,7 @@ mod tests {
     #[test]
     fn a_key_of_another_authority_is_refused() {
         let (one, two) = (Authority::generate(now()).unwrap(), Authority::generate(now()).unwrap());
-        let mixed = AuthoritySecret { certificate_pem: one.certificate_pem, key_pem: two.key_pem };
+        let mixed = AuthoritySecret { key_pem: two.key_pem, ..one };
 
         assert!(matches!(Authority::load(&mixed), Err(PkiError::AuthorityKeyMismatch)));
     }

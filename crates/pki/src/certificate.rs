@@ -42,6 +42,11 @@ pub fn expires_at_der(certificate: &[u8]) -> Result<Timestamp> {
     Timestamp::from_second(seconds).map_err(|_| PkiError::Time { seconds })
 }
 
+/// The first certificate of a file, as TLS shows it.
+pub fn certificate_der(certificate_pem: &str) -> Result<Vec<u8>> {
+    Ok(certificate_from_pem("a certificate", certificate_pem)?.to_vec())
+}
+
 /// Fingerprint of the public key inside, equal to [`crate::AgentKey::fingerprint`] of its owner.
 pub fn key_fingerprint_der(certificate: &[u8]) -> Result<String> {
     Ok(crate::secret::sha256_hex(parse(&CertificateDer::from(certificate))?.public_key().raw))
@@ -50,6 +55,22 @@ pub fn key_fingerprint_der(certificate: &[u8]) -> Result<String> {
 /// SHA-256 of a certificate, in hexadecimal digits: of an authority's, what join tokens pin.
 pub fn certificate_fingerprint(certificate_pem: &str) -> Result<String> {
     Ok(crate::secret::sha256_hex(&certificate_from_pem("a certificate", certificate_pem)?))
+}
+
+/// A host has one authority, or two while one takes over from the other; a chain is as short.
+const CERTIFICATES_MAX: usize = 4;
+
+/// All certificates of a file, at least one.
+pub(crate) fn certificates_from_pem(what: &'static str, pem: &str) -> Result<Vec<CertificateDer<'static>>> {
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes())
+        .take(CERTIFICATES_MAX + 1)
+        .collect::<std::result::Result<_, _>>()
+        .map_err(|error| PkiError::read(what)(error.into()))?;
+    match certificates.len() {
+        0 => Err(PkiError::read(what)("there is no certificate in it".into())),
+        count if count > CERTIFICATES_MAX => Err(PkiError::read(what)("there are too many certificates in it".into())),
+        _ => Ok(certificates),
+    }
 }
 
 pub(crate) fn certificate_from_pem(what: &'static str, pem: &str) -> Result<CertificateDer<'static>> {

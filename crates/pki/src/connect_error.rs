@@ -86,7 +86,7 @@ fn of_tls(error: &rustls::Error, client: LinkClient) -> Option<&'static str> {
             "speaks TLS, but is no link of a Proctor server: check the address and the port"
         }
         rustls::Error::InvalidCertificate(CertificateError::Other(_)) => {
-            "has another authority than the join token names: was the token mistyped, or made by another server?"
+            "has another authority than the join token names: was the token mistyped, made by another server, or made before its authority was replaced?"
         }
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
             match client {

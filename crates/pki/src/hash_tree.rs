@@ -62,14 +62,14 @@ impl HashTree {
     }
 }
 
-/// The root that a leaf in this place leads to; None where there is no such place on a path of this length.
-pub(crate) fn root_of(leaf: Hash, place: u32, path: &[Hash]) -> Option<Hash> {
-    let (mut hash, mut place) = (leaf, place);
+/// The root that a leaf at this index leads to; None where there is no such index on a path of this length.
+pub(crate) fn root_of(leaf: Hash, index: u32, path: &[Hash]) -> Option<Hash> {
+    let (mut hash, mut index) = (leaf, index);
     for neighbour in path {
-        hash = if place & 1 == 0 { node(&hash, neighbour) } else { node(neighbour, &hash) };
-        place >>= 1;
+        hash = if index & 1 == 0 { node(&hash, neighbour) } else { node(neighbour, &hash) };
+        index >>= 1;
     }
-    (place == 0).then_some(hash)
+    (index == 0).then_some(hash)
 }
 
 #[cfg(test)]
@@ -81,17 +81,17 @@ mod tests {
     }
 
     #[test]
-    fn every_leaf_leads_to_the_root_from_its_own_place_only() {
+    fn every_leaf_leads_to_the_root_from_its_own_index_only() {
         for count in 1..20 {
             let leaves = leaves(count);
             let tree = HashTree::new(leaves.clone());
-            for (place, leaf) in leaves.iter().enumerate() {
-                let path = tree.path(place);
-                let place = u32::try_from(place).unwrap();
+            for (index, leaf) in leaves.iter().enumerate() {
+                let path = tree.path(index);
+                let index = u32::try_from(index).unwrap();
 
-                assert_eq!(root_of(*leaf, place, &path), Some(tree.root()), "{place} of {count}");
-                for other in (0..64).filter(|other| *other != place) {
-                    assert_ne!(root_of(*leaf, other, &path), Some(tree.root()), "{place} at {other} of {count}");
+                assert_eq!(root_of(*leaf, index, &path), Some(tree.root()), "{index} of {count}");
+                for other in (0..64).filter(|other| *other != index) {
+                    assert_ne!(root_of(*leaf, other, &path), Some(tree.root()), "{index} at {other} of {count}");
                 }
             }
         }

@@ -10,7 +10,7 @@
 //! system's clock when it verifies a peer). Nothing here revokes: [`agent_of`] says whom a verified
 //! certificate names, and the server decides whether that agent may still connect.
 //!
-//! Start at `authority`, `tls`, `tickets`, `sealed_session` and `https`.
+//! Start at `authority`, `rotation`, `tls`, `tickets`, `sealed_session` and `https`.
 
 mod agent_key;
 mod authority;
@@ -21,6 +21,8 @@ mod file_digest;
 mod hash_tree;
 mod https;
 mod relay;
+mod returning;
+mod rotation;
 mod sealed_session;
 mod secret;
 mod signer;
@@ -31,7 +33,9 @@ mod verified_roots;
 
 pub use agent_key::{AgentKey, requested_fingerprint};
 pub use authority::{Authority, AuthoritySecret, verify_file};
-pub use certificate::{agent_of, certificate_fingerprint, expires_at, expires_at_der, key_fingerprint_der};
+pub use certificate::{
+    agent_of, certificate_der, certificate_fingerprint, expires_at, expires_at_der, key_fingerprint_der,
+};
 pub use connect_error::{LinkClient, explain_link, is_other_authority};
 pub use error::{PkiError, Result, TokenProblem};
 pub use file_digest::FileDigest;
@@ -39,6 +43,8 @@ pub use https::{HttpsCertificate, OtherKey, https_server_config, new_https_key, 
 pub use relay::{
     AgentCertificates, open_hello, relay_client_config, relay_of, relay_reached, relay_server_config, seal_hello,
 };
+pub use returning::{open_return, seal_return};
+pub use rotation::{Authorities, RotationPhase, SuccessorSecret, authority_fingerprints, issuer_fingerprint};
 pub use sealed_session::{
     CommandCheck, CommandSeal, ControlTrust, HelloTerms, ReportCheck, ReportSeal, SessionTerms, Share, Unsigned,
     Untrusted, signed_welcome,
@@ -46,7 +52,7 @@ pub use sealed_session::{
 pub use secret::{hash_secret, hex, parse_hex, random_bytes, random_secret, secrets_match, sha256_of};
 pub use signer::{CommandSigner, OldKey, SigningSecret, TrustedSigner};
 pub use tickets::{KEY_PERIOD, TICKET_LIFETIME, TicketKeys, Tickets, resuming, with_tickets};
-pub use tls::{enrol_config, server_config, server_name, session_config};
+pub use tls::{enrol_config, link_config, return_config, server_config, server_name, session_config};
 pub use token::JoinToken;
 pub use verified_roots::VerifiedRoots;
 

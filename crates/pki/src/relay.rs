@@ -25,7 +25,7 @@ use x509_parser::extensions::GeneralName;
 
 use crate::agent_key::{common_name, requested_key};
 use crate::authority::{ia5, params};
-use crate::certificate::{certificate_from_pem, parse};
+use crate::certificate::{certificates_from_pem, expires_at_der, parse};
 use crate::hash_tree::leaf;
 use crate::sealed_session::ReportKey;
 use crate::tls::{finished, provider, roots};
@@ -57,8 +57,9 @@ impl Authority {
 pub struct AgentCertificates(Arc<dyn ClientCertVerifier>);
 
 impl AgentCertificates {
-    pub fn of(authority: &Authority) -> Result<Self> {
-        Ok(Self(client_verifier(authority.certificate())?))
+    /// By one of these authorities.
+    pub fn of<'a>(authorities: impl IntoIterator<Item = &'a Authority>) -> Result<Self> {
+        Ok(Self(client_verifier(authorities.into_iter().map(Authority::certificate))?))
     }
 
     /// The agent that a certificate names, if it is by the authority and in force.
@@ -68,6 +69,12 @@ impl AgentCertificates {
         let verified = self.0.verify_client_cert(certificate, &[], now);
         verified.map_err(PkiError::tls("the certificate of an agent"))?;
         agent_of(std::slice::from_ref(certificate))
+    }
+
+    /// The agent that a certificate names, if it is by the authority, in force or not any more, with its end.
+    pub fn verify_expired(&self, certificate: &CertificateDer<'_>) -> Result<(AgentId, Timestamp)> {
+        let expires_at = expires_at_der(certificate)?;
+        Ok((self.verify(certificate, expires_at)?, expires_at))
     }
 }
 
@@ -95,15 +102,15 @@ fn named(certificates: &[CertificateDer<'_>]) -> Result<Option<RelayId>> {
 }
 
 /// For the side of a relay that agents connect to: every agent shows its certificate.
-pub fn relay_server_config(authority_pem: &str, certificate_pem: &str, key: &AgentKey) -> Result<ServerConfig> {
+pub fn relay_server_config(authorities_pem: &str, certificate_pem: &str, key: &AgentKey) -> Result<ServerConfig> {
     let what = "a relay";
-    let authority = certificate_from_pem("the certificate of the authority", authority_pem)?;
-    let certificate = certificate_from_pem("the certificate of the relay", certificate_pem)?;
+    let authorities = certificates_from_pem("the certificate of the authority", authorities_pem)?;
+    let chain = certificates_from_pem("the certificate of the relay", certificate_pem)?;
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])
         .map_err(PkiError::tls(what))?
-        .with_client_cert_verifier(client_verifier(&authority)?)
-        .with_single_cert(vec![certificate], key.private_der())
+        .with_client_cert_verifier(client_verifier(&authorities)?)
+        .with_single_cert(chain, key.private_der())
         .map_err(PkiError::tls(what))?;
     config.alpn_protocols = vec![ALPN_SESSION.to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -112,34 +119,36 @@ pub fn relay_server_config(authority_pem: &str, certificate_pem: &str, key: &Age
 }
 
 /// For the side of a relay that connects to the server.
-pub fn relay_client_config(authority_pem: &str, certificate_pem: &str, key: &AgentKey) -> Result<ClientConfig> {
+pub fn relay_client_config(authorities_pem: &str, certificate_pem: &str, key: &AgentKey) -> Result<ClientConfig> {
     let what = "a relay";
-    let authority = certificate_from_pem("the certificate of the authority", authority_pem)?;
-    let certificate = certificate_from_pem("the certificate of the relay", certificate_pem)?;
+    let authorities = certificates_from_pem("the certificate of the authority", authorities_pem)?;
+    let chain = certificates_from_pem("the certificate of the relay", certificate_pem)?;
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])
         .map_err(PkiError::tls(what))?
-        .with_root_certificates(roots(&authority)?)
-        .with_client_auth_cert(vec![certificate], key.private_der())
+        .with_root_certificates(roots(&authorities)?)
+        .with_client_auth_cert(chain, key.private_der())
         .map_err(PkiError::tls(what))?;
     Ok(finished(config, ALPN_RELAY))
 }
 
-fn client_verifier(authority: &CertificateDer<'_>) -> Result<Arc<dyn ClientCertVerifier>> {
-    WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authority)?), provider())
+fn client_verifier<'a>(
+    authorities: impl IntoIterator<Item = &'a CertificateDer<'static>>,
+) -> Result<Arc<dyn ClientCertVerifier>> {
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authorities)?), provider())
         .build()
         .map_err(PkiError::tls("the certificates of agents"))
 }
 
-/// Believes the server, and relays of its authority: whoever connects asks [`relay_reached`] which of them it is.
+/// Believes the server, and relays of its authorities: whoever connects asks [`relay_reached`] which of them it is.
 #[derive(Debug)]
 pub(crate) struct ServerOrRelay {
     server: Arc<WebPkiServerVerifier>,
 }
 
 impl ServerOrRelay {
-    pub(crate) fn new(authority: &CertificateDer<'_>, provider: Arc<CryptoProvider>) -> Result<Self> {
-        let server = WebPkiServerVerifier::builder_with_provider(Arc::new(roots(authority)?), provider)
+    pub(crate) fn new(authorities: &[CertificateDer<'static>], provider: Arc<CryptoProvider>) -> Result<Self> {
+        let server = WebPkiServerVerifier::builder_with_provider(Arc::new(roots(authorities)?), provider)
             .build()
             .map_err(PkiError::tls("a session"))?;
         Ok(Self { server })
@@ -214,6 +223,7 @@ fn signed_hello(relay: &RelayId, nonce: &[u8], hello: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::certificate::certificate_from_pem;
 
     const HOUR: Duration = Duration::from_hours(1);
 
@@ -237,7 +247,7 @@ mod tests {
     fn a_relay_is_told_from_an_agent_and_from_the_server() {
         let (authority, key) = (authority(), AgentKey::generate().unwrap());
         let csr = key.csr_der().unwrap();
-        let agents = AgentCertificates::of(&authority).unwrap();
+        let agents = AgentCertificates::of([&authority]).unwrap();
         let of_relay = der(&authority.issue_relay(&csr, &relay("r-1"), now(), HOUR).unwrap());
         let of_agent = der(&authority.issue_agent(&csr, &"a-1".parse().unwrap(), now(), HOUR).unwrap());
         let (of_server, _) = authority.issue_server(now()).unwrap();
@@ -249,7 +259,7 @@ mod tests {
         assert_eq!(agents.verify(&of_agent, now()).unwrap().as_str(), "a-1");
         assert!(agents.verify(&of_agent, now() + 2 * HOUR).is_err(), "it has expired");
         assert!(agents.verify(&of_server[0], now()).is_err());
-        let other = AgentCertificates::of(&self::authority()).unwrap();
+        let other = AgentCertificates::of([&self::authority()]).unwrap();
         assert!(other.verify(&of_agent, now()).is_err(), "of another authority");
     }
 
@@ -257,7 +267,7 @@ mod tests {
     fn an_agent_believes_the_server_and_relays_by_their_own_names() {
         let (authority, key) = (authority(), AgentKey::generate().unwrap());
         let csr = key.csr_der().unwrap();
-        let verifier = ServerOrRelay::new(authority.certificate(), provider()).unwrap();
+        let verifier = ServerOrRelay::new(std::slice::from_ref(authority.certificate()), provider()).unwrap();
         let (of_server, _) = authority.issue_server(now()).unwrap();
         let of_relay = der(&authority.issue_relay(&csr, &relay("r-1"), now(), HOUR).unwrap());
         let of_agent = der(&authority.issue_agent(&csr, &"a-1".parse().unwrap(), now(), HOUR).unwrap());

@@ -1,6 +1,6 @@
 //! What both ends of a session sign, and how each checks the other, whoever carries it between them.
 //!
-//! Promised: a signature covers the messages as they are written, their place in the session, and all that both ends
+//! Promised: a signature covers the messages as they are written, their position in the session, and all that both ends
 //! agreed on when it opened: the agent, its challenge, what it had seen before, the epoch of the session and that of the
 //! control plane. So a message is good once, for one agent, in one session; nobody can leave one out, repeat it, or change a bit of it
 //! without the next check failing. Time is an argument. Absent: sockets, storage, and what becomes of who fails.
@@ -41,6 +41,8 @@ pub struct SessionTerms<'a> {
     pub beat_interval_ms: u64,
     pub server_time_ms: i64,
     pub signed_reports: bool,
+    /// Nothing has to be reported.
+    pub state_known: bool,
     pub hello: HelloTerms<'a>,
 }
 
@@ -62,7 +64,9 @@ impl<'a> SessionTerms<'a> {
         hello: HelloTerms<'a>,
         answer: &'w FromServer,
     ) -> Option<(Self, Option<&'w WelcomeProof>)> {
-        let FromServer::Welcome { epoch, beat_interval, server_time_ms, proof } = answer else { return None };
+        let FromServer::Welcome { epoch, beat_interval, server_time_ms, proof, state_known } = answer else {
+            return None;
+        };
         let proof = proof.as_ref();
         let terms = Self {
             agent,
@@ -72,6 +76,7 @@ impl<'a> SessionTerms<'a> {
             beat_interval_ms: u64::try_from(beat_interval.as_millis()).unwrap_or(u64::MAX),
             server_time_ms: *server_time_ms,
             signed_reports: proof.is_some_and(|proof| proof.signed_reports),
+            state_known: *state_known,
             hello,
         };
         Some((terms, proof))
@@ -83,7 +88,9 @@ impl<'a> SessionTerms<'a> {
 
     fn binding(&self) -> Hash {
         let HelloTerms { boot, nonce, seen_generation, seen_epoch } = self.hello;
-        leaf([
+        // Only where it is said: agents of earlier versions do not know of it.
+        let state_known: &[&[u8]] = if self.state_known { &[b"state known"] } else { &[] };
+        let terms: [&[u8]; 13] = [
             SESSION,
             self.agent.as_str().as_bytes(),
             self.challenge,
@@ -97,7 +104,8 @@ impl<'a> SessionTerms<'a> {
             &seen_generation.to_be_bytes(),
             &[u8::from(seen_epoch.is_some())],
             &seen_epoch.unwrap_or_default().to_be_bytes(),
-        ])
+        ];
+        leaf(terms.into_iter().chain(state_known.iter().copied()))
     }
 }
 
@@ -192,7 +200,7 @@ impl CommandSigner {
         }
         let tree = HashTree::new(hashes.to_vec());
         let signature: Arc<[u8]> = self.sign_tree(&tree)?.into();
-        let share = |(place, leaf)| Share { signature: signature.clone(), leaf, path: tree.path(place) };
+        let share = |(index, leaf)| Share { signature: signature.clone(), leaf, path: tree.path(index) };
         Ok((0..hashes.len()).zip(0..).map(share).collect())
     }
 }

@@ -22,7 +22,7 @@ use x509_parser::time::ASN1Time;
 
 use crate::agent_key::common_name;
 use crate::authority::{ia5, params, redacted};
-use crate::certificate::{certificate_from_pem, expires_at_der, parse};
+use crate::certificate::{certificates_from_pem, expires_at_der, parse};
 use crate::hash_tree::{Hash, HashTree};
 use crate::{Authority, PkiError, Result};
 
@@ -164,21 +164,24 @@ pub struct TrustedSigner {
 }
 
 impl TrustedSigner {
-    /// The key in a certificate of the authority that has not expired and was issued for signing commands. It may begin
+    /// The key in a certificate of one of the authorities that has not expired and was issued for signing commands. It may begin
     /// later than now: a clock that is behind, or that was ahead on the server, must not cut hosts off, and a key is
     /// withdrawn by its number.
-    pub fn of(authority_pem: &str, certificate_der: &[u8], now: Timestamp) -> Result<Self> {
-        let authority = certificate_from_pem("the certificate of the authority", authority_pem)?;
-        let authority = parse(&authority)?;
+    pub fn of(authorities_pem: &str, certificate_der: &[u8], now: Timestamp) -> Result<Self> {
+        let authorities = certificates_from_pem("the certificate of the authority", authorities_pem)?;
         let (rest, certificate) = X509Certificate::from_der(certificate_der)
             .map_err(|error| PkiError::read("the certificate of a signing key")(error.to_string().into()))?;
         let refused = |problem| PkiError::Signer { problem };
         if !rest.is_empty() {
             return Err(refused("there is something after its end"));
         }
-        if certificate.issuer().as_raw() != authority.subject().as_raw()
-            || certificate.verify_signature(Some(authority.public_key())).is_err()
-        {
+        let mut is_ours = false;
+        for authority in &authorities {
+            let authority = parse(authority)?;
+            is_ours |= certificate.issuer().as_raw() == authority.subject().as_raw()
+                && certificate.verify_signature(Some(authority.public_key())).is_ok();
+        }
+        if !is_ours {
             return Err(refused("it is not by the authority"));
         }
         let now = ASN1Time::from_timestamp(now.as_second()).map_err(|_| refused("the clock cannot be right"))?;
@@ -232,6 +235,7 @@ fn numbers(certificate: &X509Certificate<'_>) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::certificate::certificate_from_pem;
     use crate::{AgentKey, agent_of, new_https_key};
 
     fn now() -> Timestamp {

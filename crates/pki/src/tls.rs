@@ -7,7 +7,7 @@ use proctor_wire::{ALPN_ENROL, ALPN_RELAY, ALPN_SESSION};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::TLS13;
 use rustls::{
@@ -15,20 +15,31 @@ use rustls::{
     SignatureScheme,
 };
 
-use crate::certificate::{certificate_from_pem, expires_at_der};
+use crate::certificate::{certificates_from_pem, expires_at_der};
 use crate::relay::ServerOrRelay;
 use crate::secret::{parse_fingerprint, secrets_match, sha256_hex};
-use crate::{AgentKey, Authority, PkiError, Result, SERVER_NAME};
+use crate::{AgentKey, Authorities, Authority, PkiError, Result, SERVER_NAME};
 
 /// For the server's listener: takes sessions and enrolments. A client certificate is optional
 /// (who enrols has none) and verified when it is there, so the caller must look at the ALPN name
 /// and at [`crate::agent_of`] before it believes anyone. The server's certificate in it is new and
 /// valid for a year; make another configuration before the time that comes with it.
 pub fn server_config(authority: &Authority, now: Timestamp) -> Result<(ServerConfig, Timestamp)> {
+    served_with(authority.issue_server(now)?, roots([authority.certificate()])?)
+}
+
+/// As [`server_config`], also while one authority takes over from another.
+pub fn link_config(authorities: &Authorities, now: Timestamp) -> Result<(ServerConfig, Timestamp)> {
+    served_with(authorities.issue_server(now)?, roots(authorities.all().map(Authority::certificate))?)
+}
+
+fn served_with(
+    (chain, key): (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>),
+    clients: RootCertStore,
+) -> Result<(ServerConfig, Timestamp)> {
     let what = "the server";
-    let (chain, key) = authority.issue_server(now)?;
     let expires_at = expires_at_der(chain.first().ok_or(PkiError::NoCertificate)?)?;
-    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authority.certificate())?), provider())
+    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(clients), provider())
         .allow_unauthenticated()
         .build()
         .map_err(PkiError::tls(what))?;
@@ -45,18 +56,18 @@ pub fn server_config(authority: &Authority, now: Timestamp) -> Result<(ServerCon
     Ok((config, expires_at))
 }
 
-/// For an enrolled agent: presents its certificate and trusts only its authority. It may be a relay that it reaches: ask
+/// For an enrolled agent: presents its certificate and trusts only its authorities. It may be a relay that it reaches: ask
 /// [`crate::relay_reached`], and believe only what is signed if so.
-pub fn session_config(authority_pem: &str, certificate_pem: &str, key: &AgentKey) -> Result<ClientConfig> {
+pub fn session_config(authorities_pem: &str, certificate_pem: &str, key: &AgentKey) -> Result<ClientConfig> {
     let what = "a session";
-    let authority = certificate_from_pem("the certificate of the authority", authority_pem)?;
-    let certificate = certificate_from_pem("the certificate of the agent", certificate_pem)?;
+    let authorities = certificates_from_pem("the certificate of the authority", authorities_pem)?;
+    let chain = certificates_from_pem("the certificate of the agent", certificate_pem)?;
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])
         .map_err(PkiError::tls(what))?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(ServerOrRelay::new(&authority, provider())?))
-        .with_client_auth_cert(vec![certificate], key.private_der())
+        .with_custom_certificate_verifier(Arc::new(ServerOrRelay::new(&authorities, provider())?))
+        .with_client_auth_cert(chain, key.private_der())
         .map_err(PkiError::tls(what))?;
     Ok(finished(config, ALPN_SESSION))
 }
@@ -70,6 +81,18 @@ pub fn enrol_config(fingerprint_hex: &str) -> Result<ClientConfig> {
         .map_err(PkiError::tls("an enrolment"))?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(PinnedAuthority { fingerprint, provider: provider() }))
+        .with_no_client_auth();
+    Ok(finished(config, ALPN_ENROL))
+}
+
+/// For an agent whose certificate has expired: trusts its authorities, as in a session, and presents no certificate; it
+/// proves itself by [`crate::seal_return`].
+pub fn return_config(authorities_pem: &str) -> Result<ClientConfig> {
+    let authorities = certificates_from_pem("the certificate of the authority", authorities_pem)?;
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .map_err(PkiError::tls("a return"))?
+        .with_root_certificates(roots(&authorities)?)
         .with_no_client_auth();
     Ok(finished(config, ALPN_ENROL))
 }
@@ -91,11 +114,13 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     PROVIDER.clone()
 }
 
-pub(crate) fn roots(authority: &CertificateDer<'_>) -> Result<RootCertStore> {
+pub(crate) fn roots<'a>(authorities: impl IntoIterator<Item = &'a CertificateDer<'static>>) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
-    roots
-        .add(authority.clone().into_owned())
-        .map_err(|error| PkiError::read("the certificate of the authority")(error.into()))?;
+    for authority in authorities {
+        roots
+            .add(authority.clone())
+            .map_err(|error| PkiError::read("the certificate of the authority")(error.into()))?;
+    }
     Ok(roots)
 }
 

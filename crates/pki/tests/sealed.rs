@@ -47,6 +47,7 @@ fn terms<'a>(agent: &'a AgentId, challenge: &'a [u8]) -> SessionTerms<'a> {
         beat_interval_ms: 5_000,
         server_time_ms: 1_000,
         signed_reports: true,
+        state_known: false,
         hello: hello(),
     }
 }
@@ -146,6 +147,7 @@ fn a_message_is_good_for_its_own_session_only() {
         SessionTerms { epoch: 6, ..mine },
         SessionTerms { control_epoch: 2, ..mine },
         SessionTerms { signed_reports: false, ..mine },
+        SessionTerms { state_known: true, ..mine },
         greeted(HelloTerms { boot: &boot, ..hello }),
         greeted(HelloTerms { nonce: b"another", ..hello }),
         greeted(HelloTerms { seen_generation: 5, ..hello }),
@@ -257,10 +259,10 @@ fn one_signature_is_good_for_many_sessions_each_with_its_own_share() {
     let signed: Vec<_> = unsigned.into_iter().zip(shares).map(|(unsigned, share)| unsigned.signed(share)).collect();
 
     assert!(signed.iter().all(|one| one.signature == signed[0].signature));
-    for (place, (_, check)) in sessions.iter_mut().enumerate() {
-        let neighbour = &signed[(place + 1) % signed.len()];
+    for (index, (_, check)) in sessions.iter_mut().enumerate() {
+        let neighbour = &signed[(index + 1) % signed.len()];
         assert!(matches!(open(world, check, neighbour), Err(Untrusted::Signature)), "of another agent");
-        assert_eq!(open(world, check, &signed[place]).unwrap(), commands());
+        assert_eq!(open(world, check, &signed[index]).unwrap(), commands());
     }
 }
 
@@ -334,24 +336,26 @@ proptest! {
     #[test]
     fn no_bit_of_a_welcome_can_be_changed(at in any::<usize>(), bit in 0..8_u8) {
         let (world, challenge) = (world(), [1; 32]);
-        let terms = terms(&world.agent, &challenge);
+        let terms = SessionTerms { state_known: at % 2 == 0, ..terms(&world.agent, &challenge) };
         let (proof, _) = signed_welcome(&world.signer, &terms).unwrap();
         let welcome = FromServer::Welcome {
             epoch: terms.epoch,
             beat_interval: Duration::from_millis(terms.beat_interval_ms),
             server_time_ms: terms.server_time_ms,
             proof: Some(proof),
+            state_known: terms.state_known,
         };
 
         let heard = with_flipped_bit(welcome, at, bit);
 
-        if let Some(FromServer::Welcome { epoch, beat_interval, server_time_ms, proof: Some(proof) }) = heard {
+        if let Some(FromServer::Welcome { epoch, beat_interval, server_time_ms, proof: Some(proof), state_known }) = heard {
             let heard = SessionTerms {
                 epoch,
                 control_epoch: proof.control_epoch,
                 beat_interval_ms: u64::try_from(beat_interval.as_millis()).unwrap(),
                 server_time_ms,
                 signed_reports: proof.signed_reports,
+                state_known,
                 ..terms
             };
             prop_assert!(check(world, &heard, &proof).is_err());

@@ -1,4 +1,4 @@
-//! The only place that reads the wall clock.
+//! The wall clock, which nothing else reads.
 
 /// Unix milliseconds now.
 #[allow(clippy::disallowed_methods, reason = "this is the clock")]

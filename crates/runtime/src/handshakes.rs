@@ -40,8 +40,8 @@ const OF_KNOWN_ADDRESS_MAX: usize = 8;
 const STALLED_AFTER: Duration = Duration::from_secs(3);
 /// Addresses that are remembered; those of the first are kept.
 pub const KNOWN_ADDRESSES_MAX: usize = 200_000;
-/// How long a new peer waits for a place among those that greet, and how often it looks meanwhile for one that has stalled.
-pub const PLACE_WAIT_MAX: Duration = Duration::from_millis(500);
+/// How long a new peer waits for a slot among those that greet, and how often it looks meanwhile for one that has stalled.
+pub const SLOT_WAIT_MAX: Duration = Duration::from_millis(500);
 const LOOK_PERIOD: Duration = Duration::from_millis(50);
 /// Peers that wait for a greeting; beyond it a new one is closed at once.
 const WAITING_MAX: usize = 256;
@@ -174,7 +174,7 @@ impl Handshakes {
         loop {
             let changed = self.changed.notified();
             let admitted = self.try_admit(peer, Instant::now());
-            if admitted.is_some() || begun.elapsed() >= PLACE_WAIT_MAX {
+            if admitted.is_some() || begun.elapsed() >= SLOT_WAIT_MAX {
                 return admitted;
             }
             let _ = tokio::time::timeout(LOOK_PERIOD, changed).await;
@@ -351,11 +351,11 @@ mod tests {
         let mut peer = TcpStream::connect(address).await.unwrap();
         let (accepted, _) = listener.accept().await.unwrap();
 
-        let place = greetings.enter(address.ip());
+        let slot = greetings.enter(address.ip());
         peer.write_all(b"x").await.unwrap();
         let later: Vec<_> = (0..10_000).map(|_| greetings.enter(address.ip())).collect();
 
-        assert!(place.speaks(&accepted).await);
+        assert!(slot.speaks(&accepted).await);
         drop((silent, later));
     }
 
@@ -367,7 +367,7 @@ mod tests {
 
         let flood: Vec<_> = (0..10_000).map(|number| greetings.enter(address(number))).collect();
 
-        let left = known.iter().filter(|place| !place.gives_way.is_cancelled()).count();
+        let left = known.iter().filter(|slot| !slot.gives_way.is_cancelled()).count();
         assert_eq!(left, OF_KNOWN_ADDRESS_MAX);
         drop(flood);
     }

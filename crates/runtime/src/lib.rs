@@ -18,7 +18,7 @@ pub mod systemd;
 mod tasks;
 
 pub use backoff::{Backoff, Dice};
-pub use handshakes::{Admitted, Greeting, Handshakes, KNOWN_ADDRESSES_MAX, PLACE_WAIT_MAX, SilentSlot, share_of};
+pub use handshakes::{Admitted, Greeting, Handshakes, KNOWN_ADDRESSES_MAX, SLOT_WAIT_MAX, SilentSlot, share_of};
 pub use log::LogSink;
 pub use socket::{end_unacknowledged, prepare_link};
 pub use tasks::{TaskFailed, Tasks};

@@ -49,7 +49,7 @@ impl Tasks {
         F: Future<Output = ()> + Send + 'static,
     {
         let shutdown = self.shutdown.clone();
-        // Every layer around a future doubles its size: the compiler keeps a place for it before and
+        // Every layer around a future doubles its size: the compiler keeps room for it before and
         // after the move. A box is moved instead.
         let task = Box::pin(task);
         self.spawn_to_end(name, async move {
@@ -101,7 +101,7 @@ impl Tasks {
             Some(Ok(())) => "ended",
             Some(Err(())) => "panicked",
         };
-        tracing::error!(task, how, "critical task failed: the program ends");
+        tracing::error!(task, how, "critical task failed, exiting");
         let _ = self.failure.of.set(TaskFailed { task, how });
         self.failure.happened.cancel();
     }
@@ -114,7 +114,7 @@ impl Tasks {
     {
         let guarded = async move {
             if futures_catch_unwind(task).await.is_err() {
-                tracing::error!(task = name, "a task panicked");
+                tracing::error!(task = name, "task panicked");
             }
         };
         self.tracker.spawn(guarded.instrument(tracing::Span::none()));

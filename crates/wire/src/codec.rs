@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, BufMut, BytesMut};
 use prost::Message;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 use tokio_util::codec::length_delimited::{LengthDelimitedCodec, LengthDelimitedCodecError};
@@ -13,6 +13,9 @@ use tokio_util::codec::{Decoder, Encoder};
 
 use crate::value::Skipped;
 use crate::{FromAgent, FromServer, LinkMessage, WireError};
+
+/// Before each frame.
+const LENGTH_BYTES: usize = 4;
 
 /// The largest frame of a session, without its four bytes of length.
 pub const FRAME_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -102,7 +105,8 @@ impl<In, Out> MessageCodec<In, Out> {
     }
 
     fn with_frame_bytes_max(bytes_max: usize) -> Self {
-        let frames = LengthDelimitedCodec::builder().length_field_length(4).max_frame_length(bytes_max).new_codec();
+        let frames =
+            LengthDelimitedCodec::builder().length_field_length(LENGTH_BYTES).max_frame_length(bytes_max).new_codec();
         let bytes_max = FrameLimit::new(bytes_max);
         Self { frames, bytes_max, inside_frame: false, skipped: SkippedItems::default(), ends: PhantomData }
     }
@@ -178,14 +182,19 @@ impl<In, Out: LinkMessage> Encoder<Out> for MessageCodec<In, Out> {
     fn encode(&mut self, message: Out, dst: &mut BytesMut) -> Result<(), WireError> {
         self.frames.set_max_frame_length(self.bytes_max.get());
         let message = message.into_proto();
+        let length = message.encoded_len();
+        let too_large = || WireError::FrameTooLarge { bytes_max: self.frames.max_frame_length() };
         // Before the bytes exist: an oversized message shall not cost its size again.
-        if message.encoded_len() > self.frames.max_frame_length() {
-            return Err(WireError::FrameTooLarge { bytes_max: self.frames.max_frame_length() });
+        if length > self.frames.max_frame_length() {
+            return Err(too_large());
         }
         give_back(dst);
-        let bytes = message.encode_to_vec();
-        check_items(&bytes)?;
-        self.frames.encode(bytes.as_slice(), dst).map_err(|error| self.frame_error(error))
+        let begun = dst.len();
+        dst.reserve(LENGTH_BYTES + length);
+        dst.put_u32(u32::try_from(length).map_err(|_| too_large())?);
+        message.encode_raw(dst);
+        check_items(&dst[begun + LENGTH_BYTES..]).inspect_err(|_| dst.truncate(begun))?;
+        Ok(())
     }
 }
 

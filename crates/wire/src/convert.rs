@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use proctor_model::{Code, Event, EventKind, Namespace, OperationId, Outcome, PoolId, ProcessKey, messages};
+use proctor_model::{
+    AgentState, Code, Event, EventKind, Namespace, OperationId, Outcome, PoolId, ProcessKey, StateHash, messages,
+};
 
-use crate::message::{Assign, FromAgent, FromServer, RegisteredPart, Signed, WelcomeProof};
+use crate::message::{Announced, Assign, FromAgent, FromServer, RegisteredPart, Signed, Trusted, WelcomeProof};
 use crate::proto::{from_agent, from_server};
 use crate::signed::{signed_from, signed_to};
 use crate::value::{
@@ -15,6 +17,8 @@ use crate::{WireError, log, proto, upgrade, usage};
 
 /// Room for a certificate request or certificate, with much to spare.
 pub(crate) const CERTIFICATE_BYTES_MAX: usize = 64 * 1024;
+/// One, or two while one takes over from the other.
+const AUTHORITIES_MAX: usize = 4;
 const NONCE_BYTES_MAX: usize = 256;
 /// Of every algorithm that keys may have.
 pub(crate) const SIGNATURE_BYTES_MAX: usize = 256;
@@ -60,6 +64,7 @@ impl LinkMessage for FromAgent {
                 challenge,
                 upgrades,
                 answers_logs,
+                state,
             } => Kind::Hello(proto::Hello {
                 agent: agent.into(),
                 boot: boot.as_str().to_owned(),
@@ -72,6 +77,8 @@ impl LinkMessage for FromAgent {
                 challenge,
                 upgrades,
                 answers_logs,
+                assigned_hash: state.map(|state| state.assigned.as_bytes().to_vec()),
+                observed_hash: state.map(|state| state.observed.as_bytes().to_vec()),
             }),
             Self::Settled { epoch, recorded } => Kind::Settled(proto::Settled { epoch, recorded }),
             Self::Beat => Kind::Beat(proto::Beat {}),
@@ -90,6 +97,10 @@ impl LinkMessage for FromAgent {
             }),
             Self::Seen { generation } => Kind::Seen(proto::Seen { generation }),
             Self::Renew { csr_der } => Kind::Renew(proto::Renew { csr_der }),
+            Self::Trusted(Trusted { authorities, certified_by }) => {
+                Kind::Trusted(proto::Trusted { authorities, certified_by })
+            }
+            Self::Return { certificate_der } => Kind::Return(proto::Return { certificate_der }),
             Self::Events { events } => {
                 Kind::Events(proto::Events { events: events.into_iter().map(Into::into).collect() })
             }
@@ -138,6 +149,12 @@ impl LinkMessage for FromAgent {
             }
             Some(Kind::Seen(proto::Seen { generation })) => Self::Seen { generation },
             Some(Kind::Renew(proto::Renew { csr_der })) => Self::Renew { csr_der: certificate_request(csr_der)? },
+            Some(Kind::Trusted(proto::Trusted { authorities, certified_by })) => {
+                Self::Trusted(trusted(authorities, certified_by)?)
+            }
+            Some(Kind::Return(proto::Return { certificate_der })) => {
+                Self::Return { certificate_der: bounded("certificate", certificate_der, CERTIFICATE_BYTES_MAX)? }
+            }
             Some(Kind::Events(proto::Events { events })) => {
                 Self::Events { events: each("event", events, skipped, event_from) }
             }
@@ -184,7 +201,14 @@ fn hello_from(hello: proto::Hello) -> Result<FromAgent, WireError> {
         challenge: hello.challenge.map(|challenge| bounded("challenge", challenge, NONCE_BYTES_MAX)).transpose()?,
         upgrades: hello.upgrades,
         answers_logs: hello.answers_logs,
+        state: state_from(hello.assigned_hash, hello.observed_hash),
     })
+}
+
+/// Hashes of another length are those of another version, with which there is nothing to compare.
+fn state_from(assigned: Option<Vec<u8>>, observed: Option<Vec<u8>>) -> Option<AgentState> {
+    let assigned = StateHash::of_bytes(&assigned?)?;
+    Some(AgentState { assigned, observed: StateHash::of_bytes(&observed?)? })
 }
 
 fn observation_from(observation: proto::Observation) -> Result<(ProcessKey, proctor_model::Snapshot), WireError> {
@@ -197,6 +221,19 @@ pub(crate) fn certificate_request(der: Vec<u8>) -> Result<Vec<u8>, WireError> {
 
 pub(crate) fn certificate(pem: String) -> Result<String, WireError> {
     bounded("certificate", pem, CERTIFICATE_BYTES_MAX)
+}
+
+pub(crate) fn announced(authorities_pem: String, issuing: String) -> Result<Announced, WireError> {
+    Ok(Announced { authorities_pem: certificate(authorities_pem)?, issuing: short("fingerprint", issuing)? })
+}
+
+pub(crate) fn trusted(authorities: Vec<String>, certified_by: String) -> Result<Trusted, WireError> {
+    if authorities.len() > AUTHORITIES_MAX {
+        return Err(WireError::TooManyItems { items_max: AUTHORITIES_MAX });
+    }
+    let authorities = authorities.into_iter().map(|authority| short("fingerprint", authority));
+    let authorities = authorities.collect::<Result<_, _>>()?;
+    Ok(Trusted { authorities, certified_by: short("fingerprint", certified_by)? })
 }
 
 pub(crate) fn signer_certificate(der: Vec<u8>) -> Result<Vec<u8>, WireError> {
@@ -231,12 +268,15 @@ impl LinkMessage for FromServer {
             }
             Self::Challenge { nonce } => Kind::Challenge(proto::Challenge { nonce }),
             Self::Refused { reason, retry } => Kind::Refused(proto::Refused { reason, retry }),
-            Self::Welcome { epoch, beat_interval, server_time_ms, proof } => Kind::Welcome(proto::Welcome {
-                epoch,
-                beat_interval_ms: millis(beat_interval),
-                server_time_ms,
-                proof: proof.map(proof_to),
-            }),
+            Self::Welcome { epoch, beat_interval, server_time_ms, proof, state_known } => {
+                Kind::Welcome(proto::Welcome {
+                    epoch,
+                    beat_interval_ms: millis(beat_interval),
+                    server_time_ms,
+                    proof: proof.map(proof_to),
+                    state_known,
+                })
+            }
             Self::Busy { retry_after } => Kind::Busy(proto::Busy { retry_after_ms: millis(retry_after) }),
             Self::Operate { operation, key, kind, spec, expires_in } => Kind::Operate(proto::Operate {
                 operation: Some(operation.into()),
@@ -263,6 +303,9 @@ impl LinkMessage for FromServer {
             Self::Registered(part) => Kind::Registered(registered_to(part)),
             Self::Beat => Kind::Beat(proto::Beat {}),
             Self::Renewed { certificate_pem } => Kind::Renewed(proto::Renewed { certificate_pem }),
+            Self::Authorities(Announced { authorities_pem, issuing }) => {
+                Kind::Authorities(proto::Authorities { authorities_pem, issuing })
+            }
             Self::EventsSeen { up_to } => Kind::EventsSeen(proto::EventsSeen { up_to }),
             Self::QueryUsage { request, key, range } => Kind::QueryUsage(proto::QueryUsage {
                 request,
@@ -309,6 +352,7 @@ impl LinkMessage for FromServer {
                 beat_interval: Duration::from_millis(welcome.beat_interval_ms),
                 server_time_ms: welcome.server_time_ms,
                 proof: welcome.proof.map(proof_from).transpose()?,
+                state_known: welcome.state_known,
             },
             Some(Kind::Busy(busy)) => Self::Busy { retry_after: Duration::from_millis(busy.retry_after_ms) },
             Some(Kind::Operate(operate)) => operate_from(operate)?,
@@ -328,6 +372,9 @@ impl LinkMessage for FromServer {
             Some(Kind::Registered(part)) => registered_from(part).map_or(Self::Unknown, Self::Registered),
             Some(Kind::Beat(proto::Beat {})) => Self::Beat,
             Some(Kind::Renewed(renewed)) => Self::Renewed { certificate_pem: certificate(renewed.certificate_pem)? },
+            Some(Kind::Authorities(proto::Authorities { authorities_pem, issuing })) => {
+                Self::Authorities(announced(authorities_pem, issuing)?)
+            }
             Some(Kind::EventsSeen(proto::EventsSeen { up_to })) => Self::EventsSeen { up_to },
             Some(Kind::QueryUsage(query)) => query_from(query),
             Some(Kind::QueryLog(query)) => log::query_from(query),

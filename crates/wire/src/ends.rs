@@ -85,6 +85,7 @@ impl NoSession {
             | FromServer::Registered(_)
             | FromServer::Beat
             | FromServer::Renewed { .. }
+            | FromServer::Authorities(_)
             | FromServer::EventsSeen { .. }
             | FromServer::QueryUsage { .. }
             | FromServer::QueryLog { .. }
@@ -172,6 +173,11 @@ where
     /// The peer has proved who it is: from its next frame on they may be as large as in any session, both ways.
     pub fn allow_session_frames(&self) {
         self.frame_limit.raise();
+    }
+
+    /// The next message, however long nothing comes. Sets no timer: for who has one of its own.
+    pub async fn next_whenever(&mut self) -> Result<In, Lost> {
+        Ok(self.frames.next().await.ok_or(Lost::Closed)??)
     }
 
     /// The next message, of a peer from which bytes come at least every `limit`. While it is waited for,

@@ -51,13 +51,13 @@ pub struct Budgeted<S> {
     stream: S,
     budget: FrameBudget,
     free: PollSemaphore,
-    place: Place,
+    position: Position,
     share: Option<OwnedSemaphorePermit>,
 }
 
 /// Where in a frame the reader is.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum Position {
     /// So many bytes of its length are known, and none of them was let through.
     Length { bytes: [u8; LENGTH_BYTES], known: usize },
     /// The length was let through up to here.
@@ -66,12 +66,12 @@ enum Place {
     Body { rest: u64 },
 }
 
-const BETWEEN: Place = Place::Length { bytes: [0; LENGTH_BYTES], known: 0 };
+const BETWEEN: Position = Position::Length { bytes: [0; LENGTH_BYTES], known: 0 };
 
 impl<S> Budgeted<S> {
     pub fn new(stream: S, budget: FrameBudget) -> Self {
         let free = PollSemaphore::new(budget.free.clone());
-        Self { stream, budget, free, place: BETWEEN, share: None }
+        Self { stream, budget, free, position: BETWEEN, share: None }
     }
 }
 
@@ -82,8 +82,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Budgeted<S> {
         }
         let this = &mut *self;
         loop {
-            match this.place {
-                Place::Length { mut bytes, known } if known < LENGTH_BYTES => {
+            match this.position {
+                Position::Length { mut bytes, known } if known < LENGTH_BYTES => {
                     if known == 0 {
                         this.share = None;
                     }
@@ -93,35 +93,35 @@ impl<S: AsyncRead + Unpin> AsyncRead for Budgeted<S> {
                     if read == 0 {
                         // The end; what there is of a length is no frame.
                         buf.put_slice(&bytes[..known.min(buf.remaining())]);
-                        this.place = BETWEEN;
+                        this.position = BETWEEN;
                         return Poll::Ready(Ok(()));
                     }
-                    this.place = Place::Length { bytes, known: known + read };
+                    this.position = Position::Length { bytes, known: known + read };
                 }
-                Place::Length { bytes, .. } => {
+                Position::Length { bytes, .. } => {
                     let frame_bytes = usize::try_from(u32::from_be_bytes(bytes)).unwrap_or(usize::MAX);
                     if let Some(units) = this.budget.units_of(frame_bytes) {
                         this.share = ready!(this.free.poll_acquire_many(cx, units));
                     }
-                    this.place = Place::Begun { bytes, passed: 0 };
+                    this.position = Position::Begun { bytes, passed: 0 };
                 }
-                Place::Begun { bytes, passed } => {
+                Position::Begun { bytes, passed } => {
                     let count = buf.remaining().min(LENGTH_BYTES - passed);
                     buf.put_slice(&bytes[passed..passed + count]);
-                    this.place = match passed + count {
-                        LENGTH_BYTES => Place::Body { rest: u32::from_be_bytes(bytes).into() },
-                        passed => Place::Begun { bytes, passed },
+                    this.position = match passed + count {
+                        LENGTH_BYTES => Position::Body { rest: u32::from_be_bytes(bytes).into() },
+                        passed => Position::Begun { bytes, passed },
                     };
                     return Poll::Ready(Ok(()));
                 }
-                Place::Body { rest: 0 } => this.place = BETWEEN,
-                Place::Body { rest } => {
+                Position::Body { rest: 0 } => this.position = BETWEEN,
+                Position::Body { rest } => {
                     let count = usize::try_from(rest).unwrap_or(usize::MAX).min(buf.remaining()).min(READ_BYTES_MAX);
                     let mut body = ReadBuf::new(buf.initialize_unfilled_to(count));
                     ready!(Pin::new(&mut this.stream).poll_read(cx, &mut body))?;
                     let read = body.filled().len();
                     buf.advance(read);
-                    this.place = Place::Body { rest: rest - read as u64 };
+                    this.position = Position::Body { rest: rest - read as u64 };
                     return Poll::Ready(Ok(()));
                 }
             }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     fn frame(bytes: usize) -> Vec<u8> {
-        let body: Vec<u8> = (0..bytes).map(|place| u8::try_from(place % 251).unwrap()).collect();
+        let body: Vec<u8> = (0..bytes).map(|index| u8::try_from(index % 251).unwrap()).collect();
         [&u32::try_from(bytes).unwrap().to_be_bytes()[..], &body].concat()
     }
 

@@ -46,7 +46,9 @@ pub use ends::{Incoming, Lost, NoSession, Outgoing, ends, framed, rejoin};
 pub use error::WireError;
 pub use frame_budget::{Budgeted, FrameBudget};
 pub use hang_up::{HANG_UP_LIMIT, hang_up};
-pub use message::{Assign, FromAgent, FromServer, RegisteredPart, Signed, UpgradeOrder, WelcomeProof};
+pub use message::{
+    Announced, Assign, FromAgent, FromServer, RegisteredPart, Signed, Trusted, UpgradeOrder, WelcomeProof,
+};
 pub use mux::{MuxError, MuxStream, STREAM_BUFFER_BYTES, STREAM_WINDOW_BYTES, Streams};
 pub use opening_pace::{OPENINGS_AT_ONCE, OPENINGS_PER_SECOND, OpeningPace, RELAY_STREAMS_MAX};
 pub use passage::{FrameFilter, beat_frame, beat_reply_frame};

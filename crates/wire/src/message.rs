@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    AgentId, BootId, Event, HostFacts, HostKey, LogQuery, LogTail, Message, Namespace, OperationId, OperationKind,
-    Outcome, Pool, PoolId, ProcessKey, RelayId, Snapshot, Spec, UpgradeStep, UsageHistory, UsageRange,
+    AgentId, AgentState, BootId, Event, HostFacts, HostKey, LogQuery, LogTail, Message, Namespace, OperationId,
+    OperationKind, Outcome, Pool, PoolId, ProcessKey, RelayId, Snapshot, Spec, UpgradeStep, UsageHistory, UsageRange,
 };
 use uuid::Uuid;
 
@@ -50,6 +50,8 @@ pub enum FromAgent {
         upgrades: bool,
         /// Whether a [`FromServer::QueryLog`] and a [`FromServer::Ping`] are answered; older agents skip both.
         answers_logs: bool,
+        /// What it has, in short; None from older agents.
+        state: Option<AgentState>,
     },
     /// The first message after a welcome: the state directory has recorded the epoch of the session, or
     /// could not. Until then nothing is asked of an agent that records epochs.
@@ -72,6 +74,13 @@ pub enum FromAgent {
     },
     Renew {
         csr_der: Vec<u8>,
+    },
+    /// Answers [`FromServer::Authorities`], and is said again when something of it has changed.
+    Trusted(Trusted),
+    /// Where agents enrol: an agent whose certificate has expired asks for another one. Answered with
+    /// [`FromServer::Challenge`], for which a [`Self::Renew`] is then signed.
+    Return {
+        certificate_der: Vec<u8>,
     },
     /// In the order of their sequence; sent again on the next session until they are seen.
     Events {
@@ -134,8 +143,8 @@ pub enum FromServer {
     Challenge {
         nonce: Vec<u8>,
     },
-    /// With `retry` false only people can undo it: an agent that enrols gives up, and one that is enrolled comes back after
-    /// minutes (see [`crate::REFUSED_WAIT_MAX`]).
+    /// With `retry` false only people can undo it: an agent that enrols gives up, and one that is enrolled comes back
+    /// slowly (see [`crate::REFUSED_WAIT_MAX`]).
     Refused {
         reason: String,
         retry: bool,
@@ -146,6 +155,8 @@ pub enum FromServer {
         server_time_ms: i64,
         /// For an agent that sent a challenge; None from older servers.
         proof: Option<WelcomeProof>,
+        /// The server has every process as the hello's state says: nothing has to be reported. False from older servers.
+        state_known: bool,
     },
     Busy {
         retry_after: Duration,
@@ -180,6 +191,8 @@ pub enum FromServer {
     Renewed {
         certificate_pem: String,
     },
+    /// These are believed from now on, and no others. An older agent skips it.
+    Authorities(Announced),
     /// Every event up to this sequence is stored; the agent may forget them.
     EventsSeen {
         up_to: u64,
@@ -224,6 +237,23 @@ pub enum FromServer {
     Unknown,
 }
 
+/// The authorities that the control plane has now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announced {
+    pub authorities_pem: String,
+    /// The fingerprint of the one that issues certificates.
+    pub issuing: String,
+}
+
+/// What an agent or a relay has on its disk of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trusted {
+    /// Fingerprints.
+    pub authorities: Vec<String>,
+    /// The one of them that issued its certificate; empty where it was none.
+    pub certified_by: String,
+}
+
 /// A part of the list of everything that is registered on a host. Only the whole list says what is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisteredPart {
@@ -254,7 +284,7 @@ pub struct Signed {
     pub sequence: u64,
     pub messages: Vec<Vec<u8>>,
     pub signature: Vec<u8>,
-    /// The place of these messages among the leaves of the tree whose root was signed.
+    /// The index of these messages among the leaves of the tree whose root was signed.
     pub leaf: u32,
     /// Their neighbours in that tree, from the leaf up; nothing where they are all of it.
     pub path: Vec<[u8; 32]>,
@@ -308,6 +338,7 @@ impl fmt::Debug for FromAgent {
                 challenge,
                 upgrades,
                 answers_logs,
+                state,
             } => f
                 .debug_struct("Hello")
                 .field("agent", agent)
@@ -321,6 +352,7 @@ impl fmt::Debug for FromAgent {
                 .field("challenge", challenge)
                 .field("upgrades", upgrades)
                 .field("answers_logs", answers_logs)
+                .field("state", state)
                 .finish(),
             Self::Settled { epoch, recorded } => {
                 f.debug_struct("Settled").field("epoch", epoch).field("recorded", recorded).finish()
@@ -332,6 +364,10 @@ impl fmt::Debug for FromAgent {
             Self::Observed { observations } => f.debug_struct("Observed").field("observations", observations).finish(),
             Self::Seen { generation } => f.debug_struct("Seen").field("generation", generation).finish(),
             Self::Renew { csr_der } => f.debug_struct("Renew").field("csr_der", csr_der).finish(),
+            Self::Trusted(trusted) => f.debug_tuple("Trusted").field(trusted).finish(),
+            Self::Return { certificate_der } => {
+                f.debug_struct("Return").field("certificate_der", certificate_der).finish()
+            }
             Self::Events { events } => f.debug_struct("Events").field("events", events).finish(),
             Self::UsageHistory { request, history } => {
                 f.debug_struct("UsageHistory").field("request", request).field("history", history).finish()

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_is_on_its_way_is_no_place_for_another() {
+    fn a_frame_that_is_on_its_way_cannot_be_interrupted_by_another() {
         let (mut filter, mut output) = (FrameFilter::new(beat_reply_frame()), BytesMut::new());
 
         filter.pass(&[0, 0, 0, 3, 9], &mut output);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::WireError;
 use crate::codec::MessageCodec;
-use crate::convert::{CERTIFICATE_BYTES_MAX, LinkMessage, certificate, certificate_request};
-use crate::message::Signed;
+use crate::convert::{CERTIFICATE_BYTES_MAX, LinkMessage, announced, certificate, certificate_request, trusted};
+use crate::message::{Announced, Signed, Trusted};
 use crate::relay_proto::{self as proto, relay_frame::Kind};
 use crate::value::{Skipped, bounded, millis, reason_text, short};
 
@@ -57,6 +57,10 @@ pub enum RelayFrame {
     Renewed {
         certificate_pem: String,
     },
+    /// By the server: these are believed from now on, and no others.
+    Authorities(Announced),
+    /// The relay's answer to it, said again when something of it has changed.
+    Trusted(Trusted),
     /// A kind of a newer version: skip it.
     Unknown,
 }
@@ -90,6 +94,12 @@ impl LinkMessage for RelayFrame {
             Self::Beats { streams } => Kind::Beats(proto::Beats { streams: differences(streams) }),
             Self::Renew { csr_der } => Kind::Renew(proto::RelayRenew { csr_der }),
             Self::Renewed { certificate_pem } => Kind::Renewed(proto::RelayRenewed { certificate_pem }),
+            Self::Authorities(Announced { authorities_pem, issuing }) => {
+                Kind::Authorities(proto::RelayAuthorities { authorities_pem, issuing })
+            }
+            Self::Trusted(Trusted { authorities, certified_by }) => {
+                Kind::Trusted(proto::RelayTrusted { authorities, certified_by })
+            }
             Self::Unknown => return proto::RelayFrame { kind: None },
         };
         proto::RelayFrame { kind: Some(kind) }
@@ -113,6 +123,12 @@ impl LinkMessage for RelayFrame {
             Some(Kind::Beats(beats)) => Self::Beats { streams: sums(beats.streams)? },
             Some(Kind::Renew(renew)) => Self::Renew { csr_der: certificate_request(renew.csr_der)? },
             Some(Kind::Renewed(renewed)) => Self::Renewed { certificate_pem: certificate(renewed.certificate_pem)? },
+            Some(Kind::Authorities(proto::RelayAuthorities { authorities_pem, issuing })) => {
+                Self::Authorities(announced(authorities_pem, issuing)?)
+            }
+            Some(Kind::Trusted(proto::RelayTrusted { authorities, certified_by })) => {
+                Self::Trusted(trusted(authorities, certified_by)?)
+            }
         })
     }
 
@@ -165,6 +181,8 @@ mod tests {
             RelayFrame::Beats { streams: vec![1, 2, 900, u32::MAX] },
             RelayFrame::Renew { csr_der: vec![4] },
             RelayFrame::Renewed { certificate_pem: "pem".to_owned() },
+            RelayFrame::Authorities(Announced { authorities_pem: "pem".to_owned(), issuing: "ab".to_owned() }),
+            RelayFrame::Trusted(Trusted { authorities: vec!["ab".to_owned()], certified_by: "ab".to_owned() }),
         ];
         for frame in frames {
             assert_eq!(round_trip(frame.clone()), frame);

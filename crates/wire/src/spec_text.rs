@@ -1,7 +1,9 @@
-//! The text of a spec, made once for a call that goes to a whole fleet.
+//! The text of a spec, made once for a call that goes to a whole fleet, and read once by who has the spec already.
 //!
 //! Promised: while a spec is shared (one `Arc`), its text is written once by each thread that sends it, and copied from
-//! then on. Absent: specs that are equal and not shared; whoever reads them from a store gives equal ones as one.
+//! then on. A text that a thread has read lately is not read again as long as somebody has the spec of it: an operation
+//! carries the spec that was assigned before, and the agents of a swarm are assigned the same one. Nothing is kept alive
+//! for this. Absent: specs that are equal and not shared; whoever reads them from a store gives equal ones as one.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -15,11 +17,18 @@ const TEXT_BYTES_MAX: usize = 64 * 1024;
 
 thread_local! {
     static TEXTS: RefCell<SpecTexts> = RefCell::default();
+    /// Apart from the other: a text that comes need not be the one that would be written.
+    static READ: RefCell<SpecTexts> = RefCell::default();
 }
 
 /// As it goes over the link.
 pub(crate) fn spec_text(spec: &Arc<Spec>) -> Arc<str> {
     TEXTS.with_borrow_mut(|texts| texts.of(spec))
+}
+
+/// The spec of a text from the link: one that is there already, or what `read` makes of it.
+pub(crate) fn spec_of_text<E>(text: String, read: impl FnOnce(&str) -> Result<Spec, E>) -> Result<Arc<Spec>, E> {
+    READ.with_borrow_mut(|texts| texts.spec(text, read))
 }
 
 /// How long the text of a spec is on the link.
@@ -29,7 +38,7 @@ pub fn spec_bytes(spec: &Arc<Spec>) -> usize {
 
 #[derive(Default)]
 struct SpecTexts {
-    /// The oldest first. A weak reference keeps the place in memory from being another spec's.
+    /// The oldest first. A weak reference keeps its address from being reused for another spec's.
     texts: Vec<(Weak<Spec>, Arc<str>)>,
 }
 
@@ -40,6 +49,21 @@ impl SpecTexts {
             return text.clone();
         }
         let text: Arc<str> = spec.to_json().into();
+        self.remember(spec, &text);
+        text
+    }
+
+    fn spec<E>(&mut self, text: String, read: impl FnOnce(&str) -> Result<Spec, E>) -> Result<Arc<Spec>, E> {
+        let known = self.texts.iter().find(|(_, known)| **known == *text);
+        if let Some(spec) = known.and_then(|(known, _)| known.upgrade()) {
+            return Ok(spec);
+        }
+        let spec = Arc::new(read(&text)?);
+        self.remember(&spec, &text.into());
+        Ok(spec)
+    }
+
+    fn remember(&mut self, spec: &Arc<Spec>, text: &Arc<str>) {
         if text.len() <= TEXT_BYTES_MAX {
             self.texts.retain(|(known, _)| known.strong_count() > 0);
             if self.texts.len() == TEXTS_MAX {
@@ -47,7 +71,6 @@ impl SpecTexts {
             }
             self.texts.push((Arc::downgrade(spec), text.clone()));
         }
-        text
     }
 }
 
@@ -71,13 +94,36 @@ mod tests {
     }
 
     #[test]
-    fn another_spec_in_the_same_place_has_its_own_text() {
+    fn another_spec_at_the_same_address_has_its_own_text() {
         let mut texts = SpecTexts::default();
 
         for number in 0..100 {
             let spec = spec(&number.to_string());
             assert_eq!(*texts.of(&spec), spec.to_json());
         }
+    }
+
+    #[test]
+    fn a_text_is_read_again_only_where_nobody_has_its_spec() {
+        let (mut texts, text) = (SpecTexts::default(), spec("web").to_json());
+        let mut reads = 0;
+        let mut read = |text: &str| {
+            texts.spec(text.to_owned(), |text| {
+                reads += 1;
+                serde_json::from_str::<Spec>(text)
+            })
+        };
+
+        let first = read(&text).unwrap();
+        let second = read(&text).unwrap();
+        assert!(Arc::ptr_eq(&first, &second));
+        let other = read(&spec("db").to_json()).unwrap();
+        assert_eq!((&*first, &*other), (&*spec("web"), &*spec("db")));
+        assert!(read("{").is_err() && read("{").is_err());
+        drop((first, second));
+        assert_eq!(read(&text).unwrap(), spec("web"));
+
+        assert_eq!(reads, 5, "two specs, one twice, and what is none of them each time");
     }
 
     #[test]

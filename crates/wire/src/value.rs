@@ -17,7 +17,7 @@ use proctor_model::{
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::spec_text::spec_text;
+use crate::spec_text::{spec_of_text, spec_text};
 use crate::{WireError, proto};
 
 /// Host names, versions, ids: no honest one comes near.
@@ -146,13 +146,17 @@ pub(crate) fn spec_json(spec: Option<Arc<Spec>>) -> Option<String> {
 pub(crate) fn spec(json: Option<String>) -> Result<Option<Arc<Spec>>, WireError> {
     let Some(json) = json else { return Ok(None) };
     let json = bounded("spec", json, SPEC_BYTES_MAX)?;
+    spec_of_text(json, read_spec).map(Some)
+}
+
+fn read_spec(json: &str) -> Result<Spec, WireError> {
     let read = |source| WireError::Spec { source };
     // Counted before anything is built of them: a few bytes each here, a hundred in memory.
-    let Counted { labels: Entries(labels) } = serde_json::from_str(&json).map_err(read)?;
+    let Counted { labels: Entries(labels) } = serde_json::from_str(json).map_err(read)?;
     if labels > LABELS_MAX {
         return Err(WireError::TooManyItems { items_max: LABELS_MAX });
     }
-    Ok(Some(Arc::new(serde_json::from_str(&json).map_err(read)?)))
+    serde_json::from_str(json).map_err(read)
 }
 
 /// What of a spec is counted before it is read.
@@ -279,7 +283,7 @@ impl From<Outcome> for proto::Outcome {
 pub(crate) fn message(text: String, phrase_json: Option<&str>) -> Message {
     match phrase_json.and_then(|json| Phrase::from_json(json, Sender::Agent)) {
         Some(phrase) => Message::of_parts(phrase.english(), Some(phrase)),
-        None => text.into(),
+        None => Message::foreign(text),
     }
 }
 
@@ -290,7 +294,7 @@ impl TryFrom<proto::Outcome> for Outcome {
         let known = code(outcome.code);
         let message = match &known {
             Ok(_) => message(outcome.message, outcome.phrase_json.as_deref()),
-            Err(error) => format!("{error}: {}", outcome.message).into(),
+            Err(error) => Message::foreign(format!("{error}: {}", outcome.message)),
         };
         Ok(Self {
             code: known.unwrap_or(Code::CommandFailed),

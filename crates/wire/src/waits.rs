@@ -27,9 +27,10 @@ pub const RETURN_SPREAD_MAX: Duration = Duration::from_secs(60);
 /// known.
 pub const STAY_AWAY_MAX: Duration = Duration::from_secs(30);
 /// After a refusal that only people can undo (`retry: false`), an agent comes back after a time between these, longer each
-/// time: it must not need somebody at its host, and a fleet that was refused must not keep the server busy.
+/// time: it must not need somebody at its host, who has allowed it again must not wait for long, and a fleet that was refused
+/// must not keep the server busy: of 15,000 agents some 300 a second ask, which the pace of handshakes bounds in any case.
 pub const REFUSED_WAIT_MIN: Duration = Duration::from_secs(13);
-pub const REFUSED_WAIT_MAX: Duration = Duration::from_secs(600);
+pub const REFUSED_WAIT_MAX: Duration = Duration::from_secs(75);
 /// A large fleet must not come back all at once; in a small one nobody has to wait for long.
 const STAY_AWAY_BEATS: u32 = 2;
 const STAY_AWAY_MIN: Duration = Duration::from_secs(1);

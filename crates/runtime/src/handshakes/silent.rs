@@ -1,8 +1,8 @@
 //! Connections whose first word has not come yet: of TLS its whole first record, a ClientHello, and of others a byte.
 //!
 //! Promised: they keep nobody out who speaks, however many they are: they hold none of the greetings, and where all of
-//! their own places are taken, a new one is let in and the oldest of the address that has most of them is closed. So
-//! whoever speaks at once is heard. There are many places, because one costs little more than its descriptor, and a peer
+//! their own slots are taken, a new one is let in and the oldest of the address that has most of them is closed. So
+//! whoever speaks at once is heard. There are many slots, because one costs little more than its descriptor, and a peer
 //! that is closed may come back at once, which costs more. Those of known addresses are apart. Absent: who is known, and
 //! what follows the first word (see the module above).
 
@@ -20,9 +20,9 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-/// The places of addresses that are not known, and as many of those that are: a share of the descriptors.
-const PLACES_MAX: usize = 4096;
-const PLACES_MIN: usize = 64;
+/// The slots of addresses that are not known, and as many of those that are: a share of the descriptors.
+const SLOTS_MAX: usize = 4096;
+const SLOTS_MIN: usize = 64;
 const OF_DESCRIPTORS: u64 = 8;
 
 /// A peer has this long for its first word; an agent speaks at once.
@@ -35,12 +35,12 @@ const TLS_HEADER: usize = 5;
 /// Those of the unknown, or of the known.
 #[derive(Debug)]
 pub(super) struct Silent {
-    places: Mutex<Places>,
+    slots: Mutex<Slots>,
     max: usize,
 }
 
 #[derive(Debug, Default)]
-struct Places {
+struct Slots {
     open: BTreeMap<u64, (IpAddr, CancellationToken)>,
     by_address: HashMap<IpAddr, BTreeSet<u64>>,
     next: u64,
@@ -50,36 +50,36 @@ impl Default for Silent {
     fn default() -> Self {
         let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let share = usize::try_from(descriptors / OF_DESCRIPTORS).unwrap_or(usize::MAX);
-        Self::new(share.clamp(PLACES_MIN, PLACES_MAX))
+        Self::new(share.clamp(SLOTS_MIN, SLOTS_MAX))
     }
 }
 
 impl Silent {
     fn new(max: usize) -> Self {
-        Self { places: Mutex::default(), max }
+        Self { slots: Mutex::default(), max }
     }
 
     pub(super) fn count_of(&self, address: IpAddr) -> usize {
-        self.places.lock().by_address.get(&address).map_or(0, BTreeSet::len)
+        self.slots.lock().by_address.get(&address).map_or(0, BTreeSet::len)
     }
 
     pub(super) fn enter(self: &Arc<Self>, address: IpAddr) -> SilentSlot {
-        let mut places = self.places.lock();
-        while places.open.len() >= self.max {
-            let Some(oldest) = places.oldest_of_most() else { break };
-            if let Some(gives_way) = places.remove(oldest) {
+        let mut slots = self.slots.lock();
+        while slots.open.len() >= self.max {
+            let Some(oldest) = slots.oldest_of_most() else { break };
+            if let Some(gives_way) = slots.remove(oldest) {
                 gives_way.cancel();
             }
         }
-        let (id, gives_way) = (places.next, CancellationToken::new());
-        places.next += 1;
-        places.open.insert(id, (address, gives_way.clone()));
-        places.by_address.entry(address).or_default().insert(id);
+        let (id, gives_way) = (slots.next, CancellationToken::new());
+        slots.next += 1;
+        slots.open.insert(id, (address, gives_way.clone()));
+        slots.by_address.entry(address).or_default().insert(id);
         SilentSlot { silent: self.clone(), id, gives_way }
     }
 }
 
-impl Places {
+impl Slots {
     fn oldest_of_most(&self) -> Option<u64> {
         let most = self.by_address.values().max_by_key(|ids| (ids.len(), ids.first().map(Reverse)))?;
         most.first().copied()
@@ -153,7 +153,7 @@ fn wanted_bytes(begin: &[u8]) -> usize {
 
 impl Drop for SilentSlot {
     fn drop(&mut self) {
-        self.silent.places.lock().remove(self.id);
+        self.silent.slots.lock().remove(self.id);
     }
 }
 
@@ -173,8 +173,8 @@ mod tests {
         IpAddr::from([10, 0, high, low])
     }
 
-    fn gone(places: &[SilentSlot]) -> Vec<usize> {
-        (0..).zip(places).filter(|(_, place)| place.gives_way.is_cancelled()).map(|(index, _)| index).collect()
+    fn gone(slots: &[SilentSlot]) -> Vec<usize> {
+        (0..).zip(slots).filter(|(_, slot)| slot.gives_way.is_cancelled()).map(|(index, _)| index).collect()
     }
 
     #[test]
@@ -215,7 +215,7 @@ mod tests {
         (peer, listener.accept().await.unwrap().0)
     }
 
-    fn place() -> SilentSlot {
+    fn slot() -> SilentSlot {
         Arc::new(Silent::new(MAX)).enter(address(1))
     }
 
@@ -225,14 +225,14 @@ mod tests {
             let (mut peer, accepted) = connection().await;
             peer.write_all(word).await.unwrap();
 
-            assert!(!place().speaks(&accepted).await, "{word:?}");
+            assert!(!slot().speaks(&accepted).await, "{word:?}");
         }
     }
 
     #[tokio::test]
     async fn a_word_that_comes_in_parts_is_heard_when_it_is_whole() {
         let (mut peer, accepted) = connection().await;
-        let mut speaks = Box::pin(place().speaks(&accepted));
+        let mut speaks = Box::pin(slot().speaks(&accepted));
         for byte in [TLS_HANDSHAKE, 3, 1, 0, 2, 1] {
             peer.write_all(&[byte]).await.unwrap();
             let polled = std::future::poll_fn(|context| Poll::Ready(speaks.as_mut().poll(context))).await;
@@ -252,7 +252,7 @@ mod tests {
             let (mut peer, accepted) = connection().await;
             peer.write_all(&word).await.unwrap();
 
-            assert!(place().speaks(&accepted).await);
+            assert!(slot().speaks(&accepted).await);
         }
     }
 
@@ -264,7 +264,7 @@ mod tests {
             drop(peer);
             let begun = tokio::time::Instant::now();
 
-            assert!(!place().speaks(&accepted).await, "{word:?}");
+            assert!(!slot().speaks(&accepted).await, "{word:?}");
             assert!(begun.elapsed() < SILENCE_LIMIT, "{word:?}");
         }
     }
@@ -274,7 +274,7 @@ mod tests {
         let silent = Arc::new(Silent::new(MAX));
         drop((0..2 * MAX).map(|number| silent.enter(address(number % 7))).collect::<Vec<_>>());
 
-        let places = silent.places.lock();
-        assert!(places.open.is_empty() && places.by_address.is_empty());
+        let slots = silent.slots.lock();
+        assert!(slots.open.is_empty() && slots.by_address.is_empty());
     }
 }

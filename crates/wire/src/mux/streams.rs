@@ -72,6 +72,8 @@ impl Streams {
             | RelayFrame::Beats { .. }
             | RelayFrame::Renew { .. }
             | RelayFrame::Renewed { .. }
+            | RelayFrame::Authorities(_)
+            | RelayFrame::Trusted(_)
             | RelayFrame::Unknown) => return Ok(Some(other)),
         }
         Ok(None)

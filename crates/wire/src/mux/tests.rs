@@ -76,7 +76,7 @@ proptest! {
         let mut pair = Pair::new(3);
         let mut written = [[0_u64; 4]; 2];
         let mut read = [[0_u64; 4]; 2];
-        let byte = |place: u64| u8::try_from(place % 251).unwrap();
+        let byte = |index: u64| u8::try_from(index % 251).unwrap();
         let check = |read: &mut u64, bytes: Vec<u8>| {
             for found in bytes {
                 assert_eq!(found, byte(*read));

@@ -227,7 +227,8 @@ fn the_largest_outcome_and_observations_fit_into_a_frame() {
     let mut snapshot =
         proctor_model::Snapshot { reason: text(), health: text(), version: text(), ..Default::default() };
     snapshot.usage.command_line = text();
-    let mut outcome = proctor_model::Outcome::new(proctor_model::Code::CommandFailed, text(), false);
+    let mut outcome =
+        proctor_model::Outcome::new(proctor_model::Code::CommandFailed, proctor_model::Message::foreign(text()), false);
     (outcome.output, outcome.instances) = (text(), vec![snapshot.clone(); 256]);
     let operation = proctor_model::OperationId::first(proctor_model::TaskId::from_uuid(uuid::Uuid::nil()), 0);
     let key: proctor_model::ProcessKey = "ns/p".parse().unwrap();
@@ -327,6 +328,32 @@ fn facts_that_are_too_long_and_addresses_of_a_wrong_size_are_refused() {
 }
 
 #[test]
+fn state_hashes_of_another_length_are_no_state_and_the_hello_counts_without_them() {
+    let hello = |assigned: Option<usize>, observed: Option<usize>| {
+        let hash = |bytes: Option<usize>| bytes.map(|bytes| vec![7; bytes]);
+        let hello = proto::Hello {
+            agent: "a1".to_owned(),
+            boot: "boot".to_owned(),
+            facts: Some(proto::HostFacts::default()),
+            assigned_hash: hash(assigned),
+            observed_hash: hash(observed),
+            ..Default::default()
+        };
+        match server_hears(from_agent::Kind::Hello(hello)).unwrap() {
+            Some(FromAgent::Hello { state, .. }) => state,
+            other => panic!("{other:?}"),
+        }
+    };
+
+    assert!(hello(Some(16), Some(16)).is_some_and(|state| state.assigned.as_bytes() == [7; 16]));
+    for (assigned, observed) in
+        [(None, None), (Some(16), None), (None, Some(16)), (Some(32), Some(16)), (Some(16), Some(0))]
+    {
+        assert_eq!(hello(assigned, observed), None);
+    }
+}
+
+#[test]
 fn a_number_that_is_not_finite_leaves_as_zero_and_is_refused_from_others() {
     let key: proctor_model::ProcessKey = "gse/proc".parse().unwrap();
     let mut snapshot = proctor_model::Snapshot::default();
@@ -397,7 +424,7 @@ fn an_event_that_is_too_long_leaves_fitted_and_is_heard() {
         proc_name: String::new(),
         report_id: None,
         kind: proctor_model::EventKind::PoolLimitExceeded,
-        content: "进".repeat(5000).into(),
+        content: proctor_model::Message::foreign("进".repeat(5000)),
         details: [("ranking".to_owned(), "\u{1}".repeat(100_000)), ("pid".to_owned(), "7".to_owned())].into(),
     };
     let mut wire = BytesMut::new();

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    AgentId, BootId, CODES, Code, ConfigFile, Control, Event, EventKind, HostFacts, HostKey, Identity, LOG_LINES_MAX,
-    Labels, Lifetime, Limits, LogPosition, LogQuery, LogState, LogTail, Message, OperationId, OperationKind, Outcome,
-    Ownership, Percent, Period, Phase, Policy, Pool, PoolLimits, ProcessKey, Seconds, Snapshot, Spec, Spread, TaskId,
-    UpgradeStep, Usage, UsageHistory, UsageKept, UsagePoint, UsageRange, Weight, messages,
+    AgentId, AgentState, BootId, CODES, Code, ConfigFile, Control, Event, EventKind, HostFacts, HostKey, Identity,
+    LOG_LINES_MAX, Labels, Lifetime, Limits, LogPosition, LogQuery, LogState, LogTail, Message, OperationId,
+    OperationKind, Outcome, Ownership, Percent, Period, Phase, Policy, Pool, PoolLimits, ProcessKey, Seconds, Snapshot,
+    Spec, Spread, StateHash, TaskId, UpgradeStep, Usage, UsageHistory, UsageKept, UsagePoint, UsageRange, Weight,
+    messages,
 };
-use proctor_wire::{Assign, FromAgent, FromServer, RegisteredPart, Signed, UpgradeOrder, WelcomeProof};
+use proctor_wire::{
+    Announced, Assign, FromAgent, FromServer, RegisteredPart, Signed, Trusted, UpgradeOrder, WelcomeProof,
+};
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
@@ -120,7 +123,7 @@ fn code() -> impl Strategy<Value = Code> {
 /// Text alone, or a phrase that agents use.
 fn message() -> impl Strategy<Value = Message> {
     prop_oneof![
-        text().prop_map(Message::plain),
+        text().prop_map(Message::foreign),
         (any::<i32>(), text())
             .prop_map(|(pid, path)| { messages::process_not_running(messages::pid_does_not_run(pid, path)) }),
     ]
@@ -254,8 +257,8 @@ fn assign() -> impl Strategy<Value = Assign> {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    let place = (any::<u64>(), any::<i64>(), of(key()), text(), of(any::<i64>()));
-    (place, select(&EventKind::ALL[..]), message(), btree_map(text(), text(), 0..4)).prop_map(
+    let origin = (any::<u64>(), any::<i64>(), of(key()), text(), of(any::<i64>()));
+    (origin, select(&EventKind::ALL[..]), message(), btree_map(text(), text(), 0..4)).prop_map(
         |((sequence, at, process, proc_name, report_id), kind, content, details)| Event {
             sequence,
             at,
@@ -365,6 +368,11 @@ fn upgrade_order() -> impl Strategy<Value = UpgradeOrder> {
         })
 }
 
+fn agent_state() -> impl Strategy<Value = AgentState> {
+    let hash = || any::<[u8; 16]>().prop_map(|bytes| StateHash::of_bytes(&bytes).expect("a hash has 16 bytes"));
+    (hash(), hash()).prop_map(|(assigned, observed)| AgentState { assigned, observed })
+}
+
 pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
     let der = bytes;
     prop_oneof![
@@ -379,7 +387,7 @@ pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
             vec(any::<u8>(), 0..64),
             any::<Option<i64>>(),
             any::<Option<u64>>(),
-            (any::<bool>(), of(der()), any::<bool>(), any::<bool>())
+            (any::<bool>(), of(der()), any::<bool>(), any::<bool>(), of(agent_state()))
         )
             .prop_map(|(agent, boot, facts, seen_generation, nonce, time_ms, seen_epoch, told)| {
                 FromAgent::Hello {
@@ -394,6 +402,7 @@ pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
                     challenge: told.1,
                     upgrades: told.2,
                     answers_logs: told.3,
+                    state: told.4,
                 }
             }),
         (any::<u64>(), any::<bool>()).prop_map(|(epoch, recorded)| FromAgent::Settled { epoch, recorded }),
@@ -402,6 +411,9 @@ pub(crate) fn from_agent() -> impl Strategy<Value = FromAgent> {
         vec((key(), snapshot()), 0..5).prop_map(|observations| FromAgent::Observed { observations }),
         any::<u64>().prop_map(|generation| FromAgent::Seen { generation }),
         der().prop_map(|csr_der| FromAgent::Renew { csr_der }),
+        der().prop_map(|certificate_der| FromAgent::Return { certificate_der }),
+        (vec(text(), 0..4), text())
+            .prop_map(|(authorities, certified_by)| FromAgent::Trusted(Trusted { authorities, certified_by })),
         vec(event(), 0..4).prop_map(|events| FromAgent::Events { events }),
         (any::<u64>(), usage_history()).prop_map(|(request, history)| FromAgent::UsageHistory { request, history }),
         (any::<u64>(), log_tail()).prop_map(|(request, tail)| FromAgent::LogTail { request, tail }),
@@ -430,9 +442,9 @@ pub(crate) fn from_server() -> impl Strategy<Value = FromServer> {
             FromServer::Enrolled { agent, certificate_pem, authority_pem, signer_der }
         }),
         (text(), any::<bool>()).prop_map(|(reason, retry)| FromServer::Refused { reason, retry }),
-        (any::<u64>(), duration(), any::<i64>(), of(proof())).prop_map(
-            |(epoch, beat_interval, server_time_ms, proof)| {
-                FromServer::Welcome { epoch, beat_interval, server_time_ms, proof }
+        (any::<u64>(), duration(), any::<i64>(), of(proof()), any::<bool>()).prop_map(
+            |(epoch, beat_interval, server_time_ms, proof, state_known)| {
+                FromServer::Welcome { epoch, beat_interval, server_time_ms, proof, state_known }
             }
         ),
         duration().prop_map(|retry_after| FromServer::Busy { retry_after }),
@@ -445,6 +457,8 @@ pub(crate) fn from_server() -> impl Strategy<Value = FromServer> {
         vec((any::<u64>(), pool()), 0..4).prop_map(|pools| FromServer::AssignPools { pools }),
         Just(FromServer::Beat),
         text().prop_map(|certificate_pem| FromServer::Renewed { certificate_pem }),
+        (text(), text())
+            .prop_map(|(authorities_pem, issuing)| { FromServer::Authorities(Announced { authorities_pem, issuing }) }),
         any::<u64>().prop_map(|up_to| FromServer::EventsSeen { up_to }),
         (any::<u64>(), key(), select(&UsageRange::ALL[..])).prop_map(|(request, key, range)| FromServer::QueryUsage {
             request,
