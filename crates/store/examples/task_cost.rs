@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proctor_model::{AgentId, Code, HostKey, OperationId, OperationKind, Outcome, ProcessKey, Snapshot, Spec, TaskId};
+use proctor_model::{
+    AgentId, Code, HostKey, OperationId, OperationKind, Outcome, ProcessKey, Snapshot, Spec, TaskId, messages,
+};
 use proctor_store::prelude::*;
 use proctor_store::sqlite::SqliteStore;
 use proctor_store::{Enrolment, JoinToken, NewTask, Target, TargetFilter, TargetQuery, TaskItem, conformance::spec};
@@ -123,9 +125,10 @@ async fn read(store: &SqliteStore, id: TaskId) -> Vec<Cost> {
 }
 
 fn outcome(task: TaskId, index: u32) -> (OperationId, Outcome) {
-    let mut outcome = Outcome::new(Code::Success, "success", true);
+    let mut outcome = Outcome::success(true);
     if index.is_multiple_of(50) {
-        outcome = Outcome::new(Code::CommandFailed, "exit code 1", false).with_output("no such file\n".repeat(5));
+        outcome =
+            Outcome::new(Code::CommandFailed, messages::exit_code(1), false).with_output("no such file\n".repeat(5));
     }
     if index.is_multiple_of(10) {
         outcome.snapshot = Some(Snapshot::default());
@@ -236,6 +239,7 @@ fn item(key: &str, proc_name: &str, register: bool) -> TaskItem {
         carried: register,
         register,
         time_limit_ms: 60_000,
+        wait_ms: 0,
     }
 }
 

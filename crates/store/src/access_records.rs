@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use proctor_model::{Bounds, HostKey, RoleName, Scope, Subject};
+use proctor_model::{Bounds, HostKey, Message, RoleName, Scope, Subject, messages};
 use uuid::Uuid;
 
 use crate::Millis;
@@ -96,33 +96,46 @@ impl std::fmt::Debug for UserToken {
 }
 
 /// Why something that names something else was not stored.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    #[error("business {0} is not known")]
     UnknownBusiness(u64),
-    #[error("business set {0} is not known")]
     UnknownBusinessSet(u64),
-    #[error("role {0} is not known")]
     UnknownRole(RoleName),
-    #[error("role {0} is built in and stays as it is")]
     BuiltInRole(RoleName),
-    #[error("user {0} is not known")]
     UnknownUser(String),
-    #[error("user token {0} is not known")]
     UnknownToken(String),
-    #[error("app {0} exists already: rotate its secret (`proctor app rotate {0}`)")]
     AppExists(String),
-    #[error("app {0} is not known")]
     UnknownApp(String),
-    #[error("the password of user {0} was changed, or the user disabled, in the meantime")]
     CredentialChanged(String),
-    #[error("user {0} is disabled")]
     UserDisabled(String),
-    #[error("there is a user {0} already")]
     UserExists(String),
-    #[error(
-        "host {host} enrolled with key {found}, not with {given}: somebody else may have used its join token; compare \
-         with `proctor-agent doctor` on the host, and remove the host if it is not the one"
-    )]
     OtherKey { host: HostKey, found: String, given: String },
+}
+
+impl std::error::Error for Refusal {}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.message().fmt(f)
+    }
+}
+
+impl Refusal {
+    /// The same for the caller, in every language.
+    pub fn message(&self) -> Message {
+        match self {
+            Self::UnknownBusiness(id) => messages::business_is_unknown(id),
+            Self::UnknownBusinessSet(id) => messages::business_set_is_unknown(id),
+            Self::UnknownRole(role) => messages::role_is_unknown(role),
+            Self::BuiltInRole(role) => messages::role_is_built_in(role),
+            Self::UnknownUser(user) => messages::user_is_unknown(user),
+            Self::UnknownToken(id) => messages::user_token_is_unknown(id),
+            Self::AppExists(app) => messages::app_exists(app),
+            Self::UnknownApp(app) => messages::app_is_unknown(app),
+            Self::CredentialChanged(user) => messages::credential_changed(user),
+            Self::UserDisabled(user) => messages::user_is_disabled(user),
+            Self::UserExists(user) => messages::user_exists(user),
+            Self::OtherKey { host, found, given } => messages::host_has_another_key(host, found, given),
+        }
+    }
 }

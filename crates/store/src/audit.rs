@@ -7,7 +7,7 @@
 
 use std::net::IpAddr;
 
-use proctor_model::{Classes, FieldError};
+use proctor_model::{Classes, FieldError, messages};
 use serde::{Deserialize, Serialize};
 
 use crate::{AuditAnchor, Millis};
@@ -50,7 +50,7 @@ impl std::str::FromStr for AuditPhase {
         [Self::Begun, Self::Ended, Self::Done, Self::Refused]
             .into_iter()
             .find(|phase| phase.as_str() == text)
-            .ok_or_else(|| FieldError::new("phase", format!("'{text}' is not begun, ended, done or refused")))
+            .ok_or_else(|| FieldError::new("phase", messages::not_one_of(text, "begun, ended, done, refused")))
     }
 }
 

@@ -13,8 +13,10 @@ pub mod businesses;
 pub mod enrolment;
 pub mod events;
 pub mod fleet;
+pub mod host_state;
 pub mod hosts;
 pub mod identity;
+mod joining;
 pub mod maintenance;
 pub mod nonces;
 pub mod pools;
@@ -30,6 +32,8 @@ pub mod tasks;
 pub mod upgrades;
 pub mod users;
 pub mod webhooks;
+
+pub use joining::{Joining, opening_of};
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -114,7 +118,8 @@ macro_rules! conformance_suite {
             identity::a_revoked_key_enrols_nowhere_after_its_host_has_another_or_is_removed,
             identity::a_host_that_is_removed_is_new_when_it_comes_back,
             identity::a_host_whose_agent_has_left_is_listed_revoked_and_removed,
-            identity::a_removal_that_has_begun_lets_nobody_in_and_is_finished_later,
+            identity::a_removal_that_was_cut_short_leaves_nothing_to_who_enrols_there_next,
+            identity::an_agent_that_comes_back_with_its_ledger_after_a_removal_is_told_everything,
             identity::a_host_with_many_processes_is_removed_whole,
             nonces::a_nonce_is_taken_once_until_its_end,
             nonces::a_step_of_the_clock_makes_no_nonce_new,
@@ -129,7 +134,7 @@ macro_rules! conformance_suite {
             events::events_of_the_server_are_kept_beside_those_of_the_agent,
             events::events_are_narrowed_by_every_field_of_the_query,
             events::a_page_says_where_to_go_on_past_what_does_not_match,
-            events::without_a_place_the_newest_are_read,
+            events::without_a_cursor_the_newest_are_read,
             events::events_are_read_backwards_from_an_id,
             events::events_are_counted_in_steps_of_time,
             events::ids_are_not_given_out_again_after_everything_was_forgotten,
@@ -162,6 +167,9 @@ macro_rules! conformance_suite {
             maintenance::a_new_host_that_needs_approval_opens_no_session_before_it,
             maintenance::an_approved_host_needs_approval_for_another_address,
             maintenance::a_known_host_needs_no_approval_and_keeps_its_cordon,
+            maintenance::whom_a_peer_trusts_is_kept_replaced_and_forgotten,
+            maintenance::what_a_peer_said_of_its_trust_ends_with_its_enrolment,
+            maintenance::an_agent_with_an_expired_certificate_comes_back_once_an_operator_says_so,
             maintenance::a_cordoned_target_registers_nothing,
             maintenance::a_cordoned_target_is_no_failure_of_an_open_rollout,
             pools::pools_are_set_on_every_bound_agent,
@@ -180,15 +188,18 @@ macro_rules! conformance_suite {
             process_lists::a_process_is_in_its_phase_since_it_was_first_seen_in_it,
             process_lists::nothing_that_was_observed_survives_a_tombstone,
             process_queries::processes_know_the_business_of_their_host,
-            process_queries::processes_are_read_by_their_places_in_the_order_of_the_question,
+            process_queries::processes_are_read_by_host_and_key_in_the_order_of_the_question,
             process_queries::processes_are_narrowed_by_agent_and_told_in_their_own_order,
             process_queries::processes_are_narrowed_by_several_names_at_once,
             process_queries::processes_are_narrowed_by_business,
-            process_queries::processes_are_narrowed_to_the_places_of_a_caller,
+            process_queries::processes_are_narrowed_to_the_scopes_of_a_caller,
             process_queries::processes_are_narrowed_by_labels,
             process_queries::processes_are_narrowed_by_their_last_phase,
             process_queries::a_cursor_leads_through_all_processes_once,
             process_queries::a_cursor_goes_on_though_its_process_is_gone,
+            host_state::the_state_of_a_host_is_what_an_agent_says_that_has_the_same,
+            host_state::whatever_changes_what_is_registered_changes_the_state_of_the_host,
+            host_state::what_was_never_observed_or_was_changed_by_others_is_in_the_state_of_no_agent,
             processes::creating_twice_says_exists_and_changes_nothing,
             processes::the_last_observations_of_an_agent_are_read_as_they_were_made,
             processes::an_upsert_with_an_equal_spec_changes_nothing,
@@ -259,6 +270,7 @@ macro_rules! conformance_suite {
             tasks::a_task_id_is_used_once,
             tasks::a_task_that_contradicts_itself_is_refused_whole,
             tasks::a_task_registers_its_targets,
+            tasks::a_task_tells_the_generations_of_what_it_registers,
             tasks::a_task_and_its_audit_entry_are_written_together,
             tasks::a_task_without_register_registers_nothing,
             tasks::open_targets_are_exactly_those_without_an_outcome_oldest_task_first,

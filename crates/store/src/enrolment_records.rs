@@ -32,7 +32,7 @@ impl std::fmt::Debug for JoinToken {
     }
 }
 
-/// A token and what became of it.
+/// A token and its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinTokenRecord {
     pub token: JoinToken,
@@ -183,6 +183,10 @@ pub enum SessionRefusal {
          relays of its own area (proctor-agent --server)"
     )]
     OtherArea { agent: AgentId, of_host: u32, cloud: u32 },
+    #[error(
+        "the certificate of host {host} has expired: an operator lets it come back with `proctor hosts approve {host}`"
+    )]
+    CertificateExpired { host: HostKey },
     #[error("host {host} awaits approval: an operator lets it in with `proctor hosts approve {host}`")]
     AwaitsApproval { host: HostKey },
 }

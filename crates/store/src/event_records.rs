@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use proctor_model::{AgentId, Event, EventKind, FieldError, HostKey, Namespace, ProcessName};
+use proctor_model::{AgentId, Event, EventKind, FieldError, HostKey, Namespace, ProcessName, messages};
 use uuid::Uuid;
 
 use crate::Millis;
@@ -117,7 +117,7 @@ impl std::str::FromStr for WebhookFormat {
         match text {
             "gse" => Ok(Self::Gse),
             "native" => Ok(Self::Native),
-            _ => Err(FieldError::new("format", format!("'{text}' is neither gse nor native"))),
+            _ => Err(FieldError::new("format", messages::not_one_of(text, "gse, native"))),
         }
     }
 }

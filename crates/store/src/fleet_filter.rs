@@ -30,20 +30,20 @@ impl<'a> FleetFilter<'a> {
         let text = query.text.as_ref().map(|text| text.to_ascii_lowercase());
         let has_text = |within: &str| text.as_ref().is_none_or(|text| within.to_ascii_lowercase().contains(&**text));
         let everywhere = ScopeSet { everywhere: true, ..ScopeSet::default() };
-        let places = query.places.as_ref().unwrap_or(&everywhere);
+        let scopes = query.scopes.as_ref().unwrap_or(&everywhere);
         let agents: Option<HashSet<&AgentId>> = query.agents.as_ref().map(|agents| agents.iter().collect());
         let businesses: Option<BTreeSet<u64>> =
             query.businesses.as_ref().map(|businesses| businesses.iter().copied().collect());
         let host = |host: &FleetHost| {
             let site = &host.site;
-            let place = AccessTarget { business: site.business, cloud: Some(site.key.cloud), namespace: None };
+            let target = AccessTarget { business: site.business, cloud: Some(site.key.cloud), namespace: None };
             Verdict {
                 is_meant: agents.as_ref().is_none_or(|agents| agents.contains(&site.agent))
                     && businesses.as_ref().is_none_or(|wanted| site.business.is_some_and(|id| wanted.contains(&id)))
                     && query.cloud.is_none_or(|cloud| cloud == site.key.cloud)
                     && query.online.is_none_or(|online| online == host.online)
                     && query.cordoned.is_none_or(|(cordoned, now)| cordoned == site.cordon_at(now).is_some()),
-                is_visible: places.contains(&place),
+                is_visible: scopes.contains(&target),
                 has_text: has_text(&site.key.to_string()),
             }
         };
@@ -51,7 +51,7 @@ impl<'a> FleetFilter<'a> {
             is_meant: query.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
                 && query.name.as_ref().is_none_or(|name| *name == key.name)
                 && query.keys.as_ref().is_none_or(|keys| keys.contains(key)),
-            is_visible: places.namespaces.contains(&key.namespace),
+            is_visible: scopes.namespaces.contains(&key.namespace),
             has_text: has_text(&format!("{}/{}", key.namespace, key.name)),
         };
         let spec = |spec: &FleetSpec| {

@@ -48,9 +48,9 @@ pub use event_records::{EventCountQuery, EventPage, EventQuery, StoredEvent, Web
 pub use fleet::{CRASH_LOOP_STARTS, Fleet, FleetHost, FleetProcess, FleetSpec, Health, SpecNumber, Trouble};
 pub use fleet_filter::FleetFilter;
 pub use records::{
-    App, Assignment, Assignments, Cordon, HostLocation, HostQuery, HostRecord, HostRemoval, LabelTerm, Managed, Millis,
-    Observation, PoolAssignment, PoolRecord, ProcessCursor, ProcessOrder, ProcessQuery, ProcessRecord, ProcessSort,
-    Rank, RegisterMode, Registered, Registration, SpecRevision, UnservedHost,
+    AgentReport, App, Assignment, Assignments, Cordon, HostLocation, HostQuery, HostRecord, HostRemoval, HostState,
+    LabelTerm, Managed, Millis, Observation, PeerTrust, PoolAssignment, PoolRecord, ProcessCursor, ProcessOrder,
+    ProcessQuery, ProcessRecord, ProcessSort, Rank, RegisterMode, Registered, Registration, SpecRevision, UnservedHost,
 };
 pub use relay_records::{RelayEnrolment, RelayRecord, RelayToken, RelayTokenRecord};
 pub use retention::{AuditAnchor, DiskSpace, Prune, TableSize, Uptime};
@@ -66,6 +66,8 @@ pub use upgrade_records::{
     UpgradeState, UpgradeTransition,
 };
 
+use proctor_model::{Message, messages};
+
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("the store cannot {what}")]
@@ -78,6 +80,19 @@ pub enum StoreError {
     Newer { found: u32, known: u32 },
     #[error("the store is closed")]
     Closed,
+}
+
+impl StoreError {
+    /// For the caller: it names no file of the server.
+    pub fn message(&self) -> Message {
+        match self {
+            Self::Failed { what, .. } => messages::store_failed(what),
+            Self::Full { what } => messages::store_full(what),
+            Self::Damaged { what } => messages::store_damaged(what),
+            Self::Newer { found, known } => messages::store_newer(found, known),
+            Self::Closed => messages::store_closed(),
+        }
+    }
 }
 
 pub type Result<T> = std::result::Result<T, StoreError>;

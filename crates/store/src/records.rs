@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use proctor_model::{
-    AgentId, HostFacts, HostKey, Labels, Lifetime, Namespace, Phase, Pool, ProcessKey, ProcessName, ScopeSet, Snapshot,
-    Spec,
+    AgentId, AgentState, HostFacts, HostKey, Labels, Lifetime, Namespace, Phase, Pool, ProcessKey, ProcessName,
+    RelayId, ScopeSet, Snapshot, Spec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -155,7 +155,7 @@ pub struct HostQuery {
     /// Part of `CLOUD:IP`, the agent's id or the host name; the case of letters does not matter.
     pub text: Option<String>,
     /// Only what lies in one of these as a whole: what the caller may see.
-    pub places: Option<ScopeSet>,
+    pub scopes: Option<ScopeSet>,
     /// Only what is sorted behind it.
     pub after: Option<HostKey>,
     pub limit: Option<u32>,
@@ -194,7 +194,7 @@ pub struct ProcessQuery {
     pub businesses: Option<Vec<u64>>,
     pub cloud: Option<u32>,
     /// Only what lies in one of these: what the caller may see.
-    pub places: Option<ScopeSet>,
+    pub scopes: Option<ScopeSet>,
     /// All of them hold.
     pub labels: Vec<LabelTerm>,
     /// As last observed; one that was never observed is [`Phase::Unknown`].
@@ -241,7 +241,7 @@ pub enum ProcessSort {
     Reported,
 }
 
-/// A place in the list of processes: what it is sorted by.
+/// A position in the list of processes: what it is sorted by.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessCursor {
     pub namespace: Namespace,
@@ -347,6 +347,14 @@ pub struct Observation {
     pub snapshot: Snapshot,
 }
 
+/// What an agent reports of its processes in one session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentReport {
+    pub agent: AgentId,
+    pub epoch: u64,
+    pub observations: Vec<Observation>,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolRecord {
     pub host: HostKey,
@@ -366,6 +374,15 @@ pub struct Assignments {
     pub all_through: Option<u64>,
 }
 
+/// What the store has of a host, in short, from one moment: to be compared with what its agent says that it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostState {
+    pub epoch: u64,
+    /// The newest of everything that was ever registered on it, unregistered since or not.
+    pub generation: u64,
+    pub state: AgentState,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolAssignment {
     pub generation: u64,
@@ -380,4 +397,23 @@ pub struct Managed {
     pub epoch: u64,
     pub key: ProcessKey,
     pub managed: bool,
+}
+
+/// Which authorities an agent or a relay has on its disk, by fingerprint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerTrust {
+    pub authorities: Vec<String>,
+    /// The one that issued its certificate.
+    pub certified_by: String,
+}
+
+impl PeerTrust {
+    /// What an agent is called among those who have said whom they trust.
+    pub fn peer_of_agent(agent: &AgentId) -> String {
+        format!("agent:{agent}")
+    }
+
+    pub fn peer_of_relay(relay: &RelayId) -> String {
+        format!("relay:{relay}")
+    }
 }

@@ -22,7 +22,7 @@ impl std::fmt::Debug for RelayToken {
     }
 }
 
-/// A token and what became of it.
+/// A token and its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayTokenRecord {
     pub token: RelayToken,

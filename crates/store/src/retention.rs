@@ -20,6 +20,8 @@ pub enum Prune {
     /// Events that were stored before. Of more than `keep`, the oldest of the hosts that have more than an equal
     /// share, those with the most first.
     Events { before: Uptime, keep: u64 },
+    /// What is left of hosts whose removal was cut short.
+    RemovedHosts,
     /// Unregistered processes and deleted pools that their agents know to be gone.
     Tombstones { before: Uptime },
     /// Join tokens and users' tokens that were seen expired or used up before, and at `now` still are.

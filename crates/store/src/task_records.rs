@@ -47,14 +47,15 @@ pub struct Idempotency {
     pub body_hash: [u8; 32],
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CreatedTask {
-    Created,
-    /// The key stands for this task; nothing was written.
-    Existing {
-        id: TaskId,
-        same_body: bool,
+    Created {
+        /// The targets that are registered by it, by index, each with the generation of its registration: an old one
+        /// where it was registered with an equal spec before.
+        registered: Vec<(u32, u64)>,
     },
+    /// The key stands for this task; nothing was written.
+    Existing { id: TaskId, same_body: bool },
 }
 
 /// How the targets of a task are released in batches, and how far that has come.
@@ -171,8 +172,11 @@ pub struct TaskItem {
     pub carried: bool,
     /// Register the spec on every target with an agent before anything is dispatched.
     pub register: bool,
-    /// How long its targets may stay without an outcome, from the task's creation.
+    /// How long its targets may stay without an outcome once they are on their way: from the task's creation, or, where
+    /// they wait, from their delivery.
     pub time_limit_ms: u64,
+    /// How long its targets may wait for a host that is offline; 0: not at all.
+    pub wait_ms: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -342,4 +346,6 @@ pub struct OpenTarget {
     pub spec: Option<Arc<Spec>>,
     pub created_at: Millis,
     pub time_limit_ms: u64,
+    /// See [`TaskItem::wait_ms`].
+    pub wait_ms: u64,
 }

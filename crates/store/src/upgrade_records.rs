@@ -1,6 +1,6 @@
 //! Upgrades of agents.
 
-use proctor_model::{AgentId, FieldError, HostKey, Message, Subject};
+use proctor_model::{AgentId, FieldError, HostKey, Message, Subject, messages};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -64,7 +64,8 @@ impl std::str::FromStr for UpgradeState {
     type Err = FieldError;
     fn from_str(text: &str) -> Result<Self, FieldError> {
         let found = Self::ALL.into_iter().find(|state| state.as_str() == text);
-        found.ok_or_else(|| FieldError::new("state", format!("'{text}' is not a state of an upgrade")))
+        found
+            .ok_or_else(|| FieldError::new("state", messages::not_one_of(text, Self::ALL.map(Self::as_str).join(", "))))
     }
 }
 
@@ -101,7 +102,8 @@ impl std::str::FromStr for UpgradeHostState {
     type Err = FieldError;
     fn from_str(text: &str) -> Result<Self, FieldError> {
         let found = Self::ALL.into_iter().find(|state| state.as_str() == text);
-        found.ok_or_else(|| FieldError::new("state", format!("'{text}' is not a state of a host in an upgrade")))
+        found
+            .ok_or_else(|| FieldError::new("state", messages::not_one_of(text, Self::ALL.map(Self::as_str).join(", "))))
     }
 }
 

@@ -2,12 +2,14 @@
 //!
 //! Absent: presence between sessions and heartbeats, which live in memory.
 
+use std::net::IpAddr;
+
 use async_trait::async_trait;
 use proctor_model::{AgentId, HostKey};
 
 use crate::{
     Cordon, EndedSession, EnrolRefusal, Enrolled, Enrolment, HostLocation, HostQuery, HostRecord, HostRemoval,
-    JoinToken, JoinTokenRecord, Millis, Refusal, Result, SessionOpening, SessionRefusal, UnservedHost,
+    JoinToken, JoinTokenRecord, Millis, PeerTrust, Refusal, Result, SessionOpening, SessionRefusal, UnservedHost,
 };
 
 /// Enrolment, hosts and their sessions.
@@ -35,17 +37,35 @@ pub trait HostStore: Send + Sync + std::fmt::Debug {
     /// The host's key opens no session any more and enrols nowhere, also after the host got another key or was removed.
     /// Returns each agent that it serves, with an epoch that no session of that key reaches; None for an unknown host.
     async fn revoke_host(&self, host: &HostKey, now: Millis) -> Result<Option<Vec<(AgentId, u64)>>>;
-    /// Sets the host's cordon in place of the one that it has, or ends it (None). Returns the one that it had,
+    /// Sets the host's cordon instead of the one that it has, or ends it (None). Returns the one that it had,
     /// over or not; the outer None is a host that no agent serves.
     async fn set_cordon(&self, host: &HostKey, cordon: Option<Cordon>) -> Result<Option<Option<Cordon>>>;
     /// The host may open sessions from now on, with this key: where it enrolled with another one, nothing changes.
     /// Whether it was waiting; None for a host that no agent serves.
-    async fn approve_host(&self, host: &HostKey, key: &str) -> Result<std::result::Result<Option<bool>, Refusal>>;
-    /// The first step of a removal: from now on no agent serves the host and no key opens it. None for an unknown host.
-    /// One that is not finished can be begun again.
+    /// One that is not connected and asks for another certificate in place of an expired one may have it, once within a day,
+    /// and again for a quarter of an hour where it has not opened a session by then.
+    async fn approve_host(
+        &self,
+        host: &HostKey,
+        key: &str,
+        now: Millis,
+    ) -> Result<std::result::Result<Option<bool>, Refusal>>;
+    /// Whether the agent with this key may have another certificate: always while its own `is_valid`, and else after an
+    /// operator has said so. Who may not, and has not lost its host, waits from now on, unless the host is connected: then
+    /// this is an old copy of it. Both are audited once.
+    async fn let_back(
+        &self,
+        agent: &AgentId,
+        key_fingerprint: &str,
+        is_valid: bool,
+        remote: Option<IpAddr>,
+        now: Millis,
+    ) -> Result<std::result::Result<(), SessionRefusal>>;
+    /// The first step of a removal: from now on the host is not known, no key opens it, and its address is free for a new
+    /// one. None for an unknown host.
     async fn begin_host_removal(&self, host: &HostKey) -> Result<Option<HostRemoval>>;
-    /// Forgets the host with its registrations and pools, a slice at a time; its address stays in its business. An agent
-    /// that was let in meanwhile keeps what is left.
+    /// Deletes its registrations and pools, a slice at a time; its address stays in its business. What is left of a removal
+    /// that is cut short, [`Prune::RemovedHosts`](crate::Prune::RemovedHosts) deletes.
     async fn finish_host_removal(&self, removal: &HostRemoval) -> Result<()>;
     /// Both steps. Returns the agent that served it, if any; None for an unknown host.
     async fn remove_host(&self, host: &HostKey) -> Result<Option<Option<AgentId>>> {
@@ -65,7 +85,7 @@ pub trait HostStore: Send + Sync + std::fmt::Debug {
     async fn sites_by_key(&self, keys: &[HostKey]) -> Result<Vec<Option<HostLocation>>>;
     /// As [`Self::hosts_by_agent`], only where they are.
     async fn sites_by_agent(&self, agents: &[AgentId]) -> Result<Vec<Option<HostLocation>>>;
-    /// Gives each host a second id that it answers to, in place of the one that it was given before.
+    /// Gives each host a second id that it answers to, instead of the one that it was given before.
     /// False for a host that no agent serves, and for an id that is another host's.
     async fn bind_agent_ids(&self, bindings: &[(HostKey, AgentId)]) -> Result<Vec<bool>>;
     /// Raises the session epoch of the agent, marks it online and returns the new epoch. Refused are
@@ -82,4 +102,8 @@ pub trait HostStore: Send + Sync + std::fmt::Debug {
     /// Marks the agents offline and keeps the event of each, in one transaction. Those that have a newer
     /// session by now, and those that are bound to no host, are left out.
     async fn end_sessions(&self, ended: &[EndedSession], now: Millis) -> Result<()>;
+    /// Keeps which authorities an agent or relay trusts, in place of what was kept of it; None forgets it.
+    async fn keep_trust(&self, peer: &str, trust: Option<PeerTrust>) -> Result<()>;
+    /// All that was kept, by peer.
+    async fn trusts(&self) -> Result<Vec<(String, PeerTrust)>>;
 }

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use proctor_model::{AgentId, Namespace, Pool, PoolId, ProcessKey};
 
 use crate::{
-    Assignments, Fleet, Managed, Millis, Observation, PoolRecord, ProcessQuery, ProcessRecord, RegisterMode,
-    Registered, Registration, Result, SpecRevision,
+    AgentReport, Assignments, Fleet, HostState, Managed, Millis, Observation, PoolRecord, ProcessQuery, ProcessRecord,
+    RegisterMode, Registered, Registration, Result, SpecRevision,
 };
 
 /// Registrations, observations and pools.
@@ -30,7 +30,7 @@ pub trait ProcessStore: Send + Sync + std::fmt::Debug {
     /// The matching registered processes in the order that is asked for, with their number before paging.
     async fn processes(&self, query: &ProcessQuery) -> Result<(u64, Vec<ProcessRecord>)>;
     /// Each of these, in order and from one moment of the store; None where it is not registered.
-    async fn processes_at(&self, places: Vec<(AgentId, ProcessKey)>) -> Result<Vec<Option<ProcessRecord>>>;
+    async fn processes_at(&self, wanted: Vec<(AgentId, ProcessKey)>) -> Result<Vec<Option<ProcessRecord>>>;
     /// All hosts and processes at once. `before` is an earlier answer, which makes this one quicker.
     async fn fleet(&self, before: Option<Arc<Fleet>>) -> Result<Fleet>;
     /// The newest revisions first, the present one included; of one process the last 20 are kept.
@@ -44,9 +44,17 @@ pub trait ProcessStore: Send + Sync + std::fmt::Debug {
     async fn assignments(&self, agent: &AgentId, since: u64) -> Result<Assignments> {
         Ok(self.assignments_of(vec![(agent.clone(), since)]).await?.pop().unwrap_or_default())
     }
+    /// What the store has of an agent's host, in short; None for an agent that is bound to no host. A process of which
+    /// nothing was observed, or nothing since before digests were kept, makes a hash that no agent has.
+    async fn host_state(&self, agent: &AgentId) -> Result<Option<HostState>>;
     /// Keeps the newest observations; those of an older epoch than the agent's, and of processes
-    /// that are not registered, are dropped. For each, whether it was kept.
-    async fn observe(&self, agent: &AgentId, epoch: u64, observations: &[Observation]) -> Result<Vec<bool>>;
+    /// that are not registered, are dropped. For each of each report, whether it was kept.
+    async fn observe_all(&self, reports: Vec<AgentReport>) -> Result<Vec<Vec<bool>>>;
+    /// As [`Self::observe_all`], of one agent.
+    async fn observe(&self, agent: &AgentId, epoch: u64, observations: &[Observation]) -> Result<Vec<bool>> {
+        let report = AgentReport { agent: agent.clone(), epoch, observations: observations.to_vec() };
+        Ok(self.observe_all(vec![report]).await?.pop().unwrap_or_default())
+    }
     /// The last observations of the agent's registered processes.
     async fn observations(&self, agent: &AgentId) -> Result<Vec<Observation>>;
     /// As the newest observations of these processes would say it; of an older epoch than the agent's:

@@ -226,7 +226,7 @@ pub async fn a_binding_keeps_its_bounds_and_other_bounds_make_another_binding(st
     let bounded =
         |number, user: &str| Binding { bounds: bounds(user), ..binding(number, "owner", "user:ana", "namespace:web") };
     let web: Namespace = "web".parse().unwrap();
-    let place = AccessTarget { namespace: Some(&web), ..in_business(3) };
+    let target = AccessTarget { namespace: Some(&web), ..in_business(3) };
 
     let first = store.put_binding(bounded(1, "web")).await.unwrap().unwrap();
     let same = store.put_binding(bounded(2, "web")).await.unwrap().unwrap();
@@ -237,6 +237,6 @@ pub async fn a_binding_keeps_its_bounds_and_other_bounds_make_another_binding(st
     assert_eq!((first, same, other), (Uuid::from_u128(1), Uuid::from_u128(1), Uuid::from_u128(3)));
     let kept: Vec<Bounds> = store.bindings().await.unwrap().into_iter().map(|binding| binding.bounds).collect();
     assert_eq!(kept, [bounds("web"), bounds("app"), Bounds::default()]);
-    assert!(only_bounded.allows(Class::Register, &place) && !only_bounded.registers_unbounded(&place));
-    assert!(may(&*store, &["user:ana"]).await.registers_unbounded(&place));
+    assert!(only_bounded.allows(Class::Register, &target) && !only_bounded.registers_unbounded(&target));
+    assert!(may(&*store, &["user:ana"]).await.registers_unbounded(&target));
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use proctor_model::{Event, EventKind};
+use proctor_model::{Event, EventKind, Message};
 
 use super::{agent, enrol, host, key, opening, prune, registration};
 use crate::{EventCountQuery, EventPage, EventQuery, Prune, RegisterMode, Registration, Store, StoredEvent};
@@ -16,7 +16,7 @@ pub(super) fn event(sequence: u64, kind: EventKind, process: Option<&str>) -> Ev
         proc_name: "nginx".to_owned(),
         report_id: None,
         kind,
-        content: format!("event {sequence} \u{7f51}").into(),
+        content: Message::foreign(format!("event {sequence} \u{7f51}")),
         details: [("pid".to_owned(), sequence.to_string())].into(),
     }
 }
@@ -227,7 +227,7 @@ pub async fn a_page_says_where_to_go_on_past_what_does_not_match(store: Arc<dyn 
     assert_eq!(store.events(&exits(newest + 50, 2)).await.unwrap().next, newest + 50, "never back");
 }
 
-pub async fn without_a_place_the_newest_are_read(store: Arc<dyn Store>) {
+pub async fn without_a_cursor_the_newest_are_read(store: Arc<dyn Store>) {
     enrol(&*store, 1).await;
     let epoch = open(&*store, 0).await;
     store.append_events(&agent(0), epoch, &exits(1..=5), 1).await.unwrap();

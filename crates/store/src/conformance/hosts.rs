@@ -74,9 +74,9 @@ pub async fn the_sites_of_hosts_are_those_of_their_records(store: Arc<dyn Store>
     assert_eq!(by_key[0].as_ref().and_then(|site| site.business), Some(3));
     assert_eq!((&by_key, &by_agent), (&expected, &expected));
     let many: Vec<usize> = (0..keys.len()).cycle().take(1500).collect();
-    let many_keys: Vec<_> = many.iter().map(|place| keys[*place]).collect();
-    let many_agents: Vec<_> = many.iter().map(|place| agents[*place].clone()).collect();
-    let all_expected: Vec<_> = many.iter().map(|place| expected[*place].clone()).collect();
+    let many_keys: Vec<_> = many.iter().map(|index| keys[*index]).collect();
+    let many_agents: Vec<_> = many.iter().map(|index| agents[*index].clone()).collect();
+    let all_expected: Vec<_> = many.iter().map(|index| expected[*index].clone()).collect();
     assert_eq!(store.sites_by_key(&many_keys).await.unwrap(), all_expected);
     assert_eq!(store.sites_by_agent(&many_agents).await.unwrap(), all_expected);
 }
@@ -116,17 +116,17 @@ async fn listed(store: &dyn Store, query: HostQuery) -> Vec<HostKey> {
 
 pub async fn hosts_are_narrowed_by_every_field_of_the_query(store: Arc<dyn Store>) {
     let keys = four_hosts(&*store).await;
-    let places = |businesses: &[u64], clouds: &[u32]| {
-        let places = ScopeSet {
+    let scopes = |businesses: &[u64], clouds: &[u32]| {
+        let scopes = ScopeSet {
             businesses: businesses.iter().copied().collect(),
             clouds: clouds.iter().copied().collect(),
             namespaces: ["web".parse().unwrap()].into(),
             ..ScopeSet::default()
         };
-        HostQuery { places: Some(places), ..HostQuery::default() }
+        HostQuery { scopes: Some(scopes), ..HostQuery::default() }
     };
     let everywhere =
-        HostQuery { places: Some(ScopeSet { everywhere: true, ..ScopeSet::default() }), ..HostQuery::default() };
+        HostQuery { scopes: Some(ScopeSet { everywhere: true, ..ScopeSet::default() }), ..HostQuery::default() };
 
     assert_eq!(listed(&*store, HostQuery { cloud: Some(10), ..HostQuery::default() }).await, keys[3..]);
     assert_eq!(listed(&*store, HostQuery { business: Some(1), ..HostQuery::default() }).await, keys[1..2]);
@@ -140,10 +140,10 @@ pub async fn hosts_are_narrowed_by_every_field_of_the_query(store: Arc<dyn Store
     let version = |version: &str| HostQuery { version: Some(version.to_owned()), ..HostQuery::default() };
     assert_eq!(listed(&*store, version(&facts("a").agent_version)).await, keys[..1]);
     assert_eq!(listed(&*store, version("none")).await, []);
-    assert_eq!(listed(&*store, places(&[1], &[10])).await, [keys[1], keys[3]]);
-    assert_eq!(listed(&*store, places(&[], &[])).await, []);
+    assert_eq!(listed(&*store, scopes(&[1], &[10])).await, [keys[1], keys[3]]);
+    assert_eq!(listed(&*store, scopes(&[], &[])).await, []);
     assert_eq!(listed(&*store, everywhere).await, keys);
-    assert_eq!(listed(&*store, HostQuery { cloud: Some(10), ..places(&[1], &[]) }).await, []);
+    assert_eq!(listed(&*store, HostQuery { cloud: Some(10), ..scopes(&[1], &[]) }).await, []);
     store.put_token(token("other", 1)).await.unwrap();
     let fifth = enrolment("other", 4);
     let key = fifth.host;

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use super::enrolment::{GOOD, connect, token_for};
-use super::{agent, enrol, enrolment, host, opening, registration};
-use crate::{EnrolRefusal, Enrolment, HostQuery, ProcessQuery, RegisterMode, SessionOpening, SessionRefusal, Store};
+use super::{agent, enrol, enrolment, host, opening, prune, registration};
+use crate::{
+    EnrolRefusal, Enrolment, HostQuery, ProcessQuery, Prune, RegisterMode, Registration, SessionOpening,
+    SessionRefusal, Store,
+};
 
 pub async fn a_revoked_key_opens_nothing_and_does_not_enrol_again(store: Arc<dyn Store>) {
     enrol(&*store, 1).await;
@@ -116,7 +119,7 @@ pub async fn a_host_whose_agent_has_left_is_listed_revoked_and_removed(store: Ar
     assert!(store.assignments(&agent(9), 0).await.unwrap().processes.is_empty());
 }
 
-pub async fn a_removal_that_has_begun_lets_nobody_in_and_is_finished_later(store: Arc<dyn Store>) {
+pub async fn a_removal_that_was_cut_short_leaves_nothing_to_who_enrols_there_next(store: Arc<dyn Store>) {
     enrol(&*store, 1).await;
     store.register(&[registration(0, "web/nginx", "x")], RegisterMode::Create, 1).await.unwrap();
     connect(&*store, 0).await;
@@ -126,15 +129,41 @@ pub async fn a_removal_that_has_begun_lets_nobody_in_and_is_finished_later(store
     assert_eq!(begun.agent, Some(agent(0)));
     let unbound = Err(SessionRefusal::Unbound { agent: agent(0) });
     assert_eq!(store.open_session(&opening(0), 60).await.unwrap(), unbound);
-    let left: Vec<_> =
-        store.unserved_hosts().await.unwrap().into_iter().map(|host| (host.key, host.processes)).collect();
-    assert_eq!(left, [(host(0), 1)], "what is registered there waits for the next step");
-    let again = store.begin_host_removal(&host(0)).await.unwrap().unwrap();
-    assert_eq!(again.agent, None);
-    store.finish_host_removal(&again).await.unwrap();
-    store.finish_host_removal(&begun).await.unwrap();
+    assert_eq!(store.begin_host_removal(&host(0)).await.unwrap(), None, "the host is not known any more");
     assert!(store.unserved_hosts().await.unwrap().is_empty());
-    assert_eq!(store.begin_host_removal(&host(0)).await.unwrap(), None);
+    let newcomer = Enrolment { host: host(0), ..enrolment("fixture", 9) };
+    assert_eq!(store.enrol(newcomer, 60).await.unwrap(), GOOD);
+    let told = |since| {
+        let store = &store;
+        async move { store.assignments(&agent(9), since).await.unwrap() }
+    };
+    assert!(told(0).await.processes.is_empty());
+    let new = Registration { agent: agent(9), ..registration(0, "web/nginx", "new") };
+    store.register(&[new], RegisterMode::Create, 70).await.unwrap();
+
+    let deleted = prune(&*store, Prune::RemovedHosts).await;
+    store.finish_host_removal(&begun).await.unwrap();
+
+    assert_eq!(deleted, 2, "the process and the host");
+    assert_eq!(store.processes(&ProcessQuery::default()).await.unwrap().0, 1);
+    assert_eq!(told(0).await.processes.len(), 1, "what was registered since stays");
+}
+
+pub async fn an_agent_that_comes_back_with_its_ledger_after_a_removal_is_told_everything(store: Arc<dyn Store>) {
+    enrol(&*store, 1).await;
+    store.register(&[registration(0, "web/nginx", "x")], RegisterMode::Create, 1).await.unwrap();
+    store.register(&[registration(0, "web/envoy", "x")], RegisterMode::Create, 1).await.unwrap();
+    let seen = store.assignments(&agent(0), 0).await.unwrap().processes.iter().map(|it| it.generation).max().unwrap();
+    store.remove_host(&host(0)).await.unwrap();
+
+    store.enrol(enrolment("fixture", 0), 60).await.unwrap().unwrap();
+
+    let told = store.assignments(&agent(0), seen).await.unwrap();
+    let through = told.all_through.expect("nothing else tells the agent that its processes are not registered");
+    assert!(through > seen && told.processes.is_empty());
+    store.register(&[registration(0, "web/nginx", "new")], RegisterMode::Create, 70).await.unwrap();
+    let told = store.assignments(&agent(0), through).await.unwrap();
+    assert_eq!((told.all_through, told.processes.len()), (None, 1));
 }
 
 pub async fn a_host_with_many_processes_is_removed_whole(store: Arc<dyn Store>) {

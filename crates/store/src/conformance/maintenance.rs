@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use proctor_model::{Code, HostFacts, Outcome};
+use proctor_model::{Code, HostFacts, Message, Outcome};
 
 use super::events::{exits, sequences};
 use super::tasks::{id, operation, task};
 use super::{agent, ended, enrol, enrolment, host, opening, token};
 use crate::{
-    Cordon, Enrolment, EventQuery, FinishedTarget, HostQuery, HostRecord, JoinToken, NewTask, ProcessQuery, Refusal,
-    Rollout, RolloutState, SessionOpening, SessionRefusal, Store,
+    AuditQuery, Cordon, Enrolment, EventQuery, FinishedTarget, HostQuery, HostRecord, JoinToken, NewTask, PeerTrust,
+    ProcessQuery, Refusal, Rollout, RolloutState, SessionOpening, SessionRefusal, Store,
 };
 
 fn cordon(reason: &str, until: Option<i64>) -> Cordon {
@@ -71,14 +71,89 @@ pub async fn a_new_host_that_needs_approval_opens_no_session_before_it(store: Ar
     assert_eq!((waiting.epoch, waiting.key_fingerprint.as_str()), (0, "key-0"));
     store.enrol(Enrolment { needs_approval: false, ..enrolment("fixture", 0) }, 3).await.unwrap().unwrap();
     assert!(only_host(&*store).await.awaits_approval, "a repetition approves nothing");
-    let other = store.approve_host(&host(0), "key-1").await.unwrap();
+    let other = store.approve_host(&host(0), "key-1", 3).await.unwrap();
     assert!(matches!(other, Err(Refusal::OtherKey { found, .. }) if found == "key-0"));
     assert!(only_host(&*store).await.awaits_approval, "another key is not the one that was approved");
-    assert_eq!(store.approve_host(&host(0), "KEY-0").await.unwrap(), Ok(Some(true)));
-    assert_eq!(store.approve_host(&host(0), "key-0").await.unwrap(), Ok(Some(false)));
-    assert_eq!(store.approve_host(&host(9), "key-0").await.unwrap(), Ok(None));
+    assert_eq!(store.approve_host(&host(0), "KEY-0", 3).await.unwrap(), Ok(Some(true)));
+    assert_eq!(store.approve_host(&host(0), "key-0", 3).await.unwrap(), Ok(Some(false)));
+    assert_eq!(store.approve_host(&host(9), "key-0", 3).await.unwrap(), Ok(None));
     store.open_session(&opening, 4).await.unwrap().unwrap();
     assert!(!only_host(&*store).await.awaits_approval);
+}
+
+pub async fn an_agent_with_an_expired_certificate_comes_back_once_an_operator_says_so(store: Arc<dyn Store>) {
+    const DAY: i64 = 24 * 3600 * 1000;
+    enrol(&*store, 2).await;
+    let agent = opening(0).agent;
+    let let_back = async |key: &str, now| store.let_back(&agent, key, false, None, now).await.unwrap();
+    let expired = Err(SessionRefusal::CertificateExpired { host: host(0) });
+    let entries = async || {
+        let query = AuditQuery { action: Some("return_host".to_owned()), limit: 100, ..AuditQuery::default() };
+        store.audit(&query).await.unwrap().len()
+    };
+
+    assert!(matches!(let_back("another key", 9).await, Err(SessionRefusal::KeyReplaced { .. })));
+    let waiting = async || store.hosts_by_key(&[host(0)]).await.unwrap().pop().flatten().unwrap().awaits_approval;
+    assert!(!waiting().await, "who has not its key does not make it wait");
+    assert_eq!(store.let_back(&agent, "key-0", true, None, 9).await.unwrap(), Ok(()), "its clock is ahead");
+    assert!(!waiting().await);
+    assert_eq!(store.approve_host(&host(0), "key-0", 9).await.unwrap(), Ok(Some(false)));
+    assert_eq!(let_back("key-0", 10).await, expired, "an approval before it asked allows nothing");
+    assert_eq!(let_back("key-0", 11).await, expired);
+    assert!(waiting().await);
+    assert_eq!(entries().await, 1, "it asks every few seconds");
+    assert_eq!(store.approve_host(&host(0), "key-0", 12).await.unwrap(), Ok(Some(true)));
+    assert!(!waiting().await);
+    assert_eq!(let_back("key-0", 13).await, Ok(()));
+    assert_eq!(let_back("key-0", 14).await, Ok(()), "the answer may have been lost");
+    assert_eq!(entries().await, 2, "a leave is used once");
+    assert_eq!(store.approve_host(&host(0), "key-0", 14).await.unwrap(), Ok(Some(false)));
+    assert_eq!(let_back("key-0", 15).await, Ok(()), "another approval takes nothing back");
+    assert_eq!(let_back("key-0", 13 + DAY / 96).await, expired, "a quarter of an hour later it has to wait again");
+    assert_eq!(store.approve_host(&host(0), "key-0", 12).await.unwrap(), Ok(Some(true)));
+    assert_eq!(let_back("key-0", 12 + DAY).await, expired, "and so it has a day after an approval");
+    assert_eq!(store.approve_host(&host(0), "key-0", 12 + DAY).await.unwrap(), Ok(Some(true)));
+    store.open_session(&opening(0), 13 + DAY).await.unwrap().unwrap();
+    assert_eq!(let_back("key-0", 14 + DAY).await, expired, "once, until it is back");
+    assert!(!waiting().await, "an old copy of its state does not take a live host out of service");
+    assert_eq!(store.approve_host(&host(0), "key-0", 14 + DAY).await.unwrap(), Ok(Some(false)));
+    assert_eq!(let_back("key-0", 14 + DAY).await, expired, "nor is there anything to approve");
+    store.revoke_host(&host(0), 15 + DAY).await.unwrap().unwrap();
+    assert!(matches!(let_back("key-0", 16 + DAY).await, Err(SessionRefusal::Revoked { .. })));
+    assert!(!waiting().await, "and a revoked key waits for nothing");
+}
+
+pub async fn whom_a_peer_trusts_is_kept_replaced_and_forgotten(store: Arc<dyn Store>) {
+    let trust = |authorities: &[&str]| PeerTrust {
+        authorities: authorities.iter().map(|authority| (*authority).to_owned()).collect(),
+        certified_by: "old".to_owned(),
+    };
+    store.keep_trust("relay:r", Some(trust(&["old"]))).await.unwrap();
+    store.keep_trust("agent:a", Some(trust(&["old"]))).await.unwrap();
+    store.keep_trust("agent:a", Some(trust(&["old", "new"]))).await.unwrap();
+
+    let kept = store.trusts().await.unwrap();
+
+    assert_eq!(kept, [("agent:a".to_owned(), trust(&["old", "new"])), ("relay:r".to_owned(), trust(&["old"]))]);
+    store.keep_trust("agent:a", None).await.unwrap();
+    store.keep_trust("agent:none", None).await.unwrap();
+    assert_eq!(store.trusts().await.unwrap().len(), 1);
+}
+
+pub async fn what_a_peer_said_of_its_trust_ends_with_its_enrolment(store: Arc<dyn Store>) {
+    enrol(&*store, 3).await;
+    let peers = [0, 1, 2].map(|number| PeerTrust::peer_of_agent(&agent(number)));
+    for peer in &peers {
+        store.keep_trust(peer, Some(PeerTrust::default())).await.unwrap();
+    }
+    let kept = async || store.trusts().await.unwrap().into_iter().map(|(peer, _)| peer).collect::<Vec<_>>();
+
+    store.enrol(enrolment("fixture", 0), 2).await.unwrap().unwrap();
+    assert_eq!(kept().await, peers[1..]);
+    store.revoke_host(&host(1), 3).await.unwrap().unwrap();
+    assert_eq!(kept().await, peers[2..]);
+    store.begin_host_removal(&host(2)).await.unwrap().unwrap();
+    assert_eq!(kept().await, [""; 0]);
 }
 
 pub async fn an_approved_host_needs_approval_for_another_address(store: Arc<dyn Store>) {
@@ -92,7 +167,7 @@ pub async fn an_approved_host_needs_approval_for_another_address(store: Arc<dyn 
     assert!(record.awaits_approval && !record.online && record.epoch > epoch, "{record:?}");
     let refused = Err(SessionRefusal::AwaitsApproval { host: host(9) });
     assert_eq!(store.open_session(&opening(0), 6).await.unwrap(), refused);
-    assert_eq!(store.approve_host(&host(9), "key-0").await.unwrap(), Ok(Some(true)));
+    assert_eq!(store.approve_host(&host(9), "key-0", 3).await.unwrap(), Ok(Some(true)));
     store.open_session(&opening(0), 7).await.unwrap().unwrap();
 }
 
@@ -113,7 +188,7 @@ pub async fn a_known_host_needs_no_approval_and_keeps_its_cordon(store: Arc<dyn 
 }
 
 fn cordoned() -> Outcome {
-    Outcome::new(Code::Cordoned, "disk", false)
+    Outcome::new(Code::Cordoned, Message::foreign("disk"), false)
 }
 
 pub async fn a_cordoned_target_registers_nothing(store: Arc<dyn Store>) {

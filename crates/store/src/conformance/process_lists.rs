@@ -80,7 +80,7 @@ pub async fn the_fleet_is_narrowed_as_the_list_is(store: Arc<dyn Store>) {
     store.put_business(business(4)).await.unwrap();
     store.place_hosts(&[(host(0), Some(4))]).await.unwrap().unwrap();
     let all = ProcessQuery::default;
-    let places = |places: ScopeSet| ProcessQuery { places: Some(places), ..all() };
+    let scopes = |scopes: ScopeSet| ProcessQuery { scopes: Some(scopes), ..all() };
     let label = |value: &str| vec![LabelTerm::Equals("tier".to_owned(), value.to_owned())];
 
     for (query, count) in [
@@ -93,11 +93,11 @@ pub async fn the_fleet_is_narrowed_as_the_list_is(store: Arc<dyn Store>) {
         (ProcessQuery { businesses: Some(vec![9]), ..all() }, 0),
         (ProcessQuery { labels: label("网关"), ..all() }, 4),
         (ProcessQuery { labels: label("x"), ..all() }, 0),
-        (places(ScopeSet::default()), 0),
-        (places(ScopeSet { businesses: [4].into(), ..ScopeSet::default() }), 2),
-        (places(ScopeSet { clouds: [3].into(), ..ScopeSet::default() }), 2),
+        (scopes(ScopeSet::default()), 0),
+        (scopes(ScopeSet { businesses: [4].into(), ..ScopeSet::default() }), 2),
+        (scopes(ScopeSet { clouds: [3].into(), ..ScopeSet::default() }), 2),
         (
-            places(ScopeSet {
+            scopes(ScopeSet {
                 namespaces: ["db".parse().unwrap()].into(),
                 businesses: [4].into(),
                 ..ScopeSet::default()

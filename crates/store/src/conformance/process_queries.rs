@@ -70,13 +70,13 @@ pub async fn processes_are_narrowed_by_several_names_at_once(store: Arc<dyn Stor
     assert!(found(&*store, &of(&[])).await.is_empty());
 }
 
-pub async fn processes_are_read_by_their_places_in_the_order_of_the_question(store: Arc<dyn Store>) {
+pub async fn processes_are_read_by_host_and_key_in_the_order_of_the_question(store: Arc<dyn Store>) {
     fleet(&*store).await;
     store.unregister(&[(agent(2), key("web/a"))], 2).await.unwrap();
-    let places = [(2, "db/a"), (0, "web/a"), (2, "web/a"), (1, "web/none"), (9, "web/a"), (0, "web/a")];
+    let wanted = [(2, "db/a"), (0, "web/a"), (2, "web/a"), (1, "web/none"), (9, "web/a"), (0, "web/a")];
 
     let read =
-        store.processes_at(places.map(|(number, process)| (agent(number), key(process))).to_vec()).await.unwrap();
+        store.processes_at(wanted.map(|(number, process)| (agent(number), key(process))).to_vec()).await.unwrap();
 
     let read: Vec<_> = read.iter().map(|record| record.as_ref().map(|it| format!("{} {}", it.key, it.host))).collect();
     let (db, web) = (Some("db/a 0:10.0.0.2".to_owned()), Some("web/a 0:10.0.0.0".to_owned()));
@@ -94,13 +94,13 @@ pub async fn processes_are_narrowed_by_business(store: Arc<dyn Store>) {
     assert!(found(&*store, &of(&[7])).await.is_empty());
 }
 
-pub async fn processes_are_narrowed_to_the_places_of_a_caller(store: Arc<dyn Store>) {
+pub async fn processes_are_narrowed_to_the_scopes_of_a_caller(store: Arc<dyn Store>) {
     fleet(&*store).await;
     let mut elsewhere = enrolment("fixture", 9);
     elsewhere.host = HostKey::new(5, 0, "10.0.0.9".parse().unwrap());
     store.enrol(elsewhere, 0).await.unwrap().unwrap();
     store.register(&[registration(9, "web/z", "x")], RegisterMode::Create, 1).await.unwrap();
-    let inside = |places: ScopeSet| ProcessQuery { places: Some(places), ..ProcessQuery::default() };
+    let inside = |scopes: ScopeSet| ProcessQuery { scopes: Some(scopes), ..ProcessQuery::default() };
 
     let nowhere = found(&*store, &inside(ScopeSet::default())).await;
     let everywhere = found(&*store, &inside(ScopeSet { everywhere: true, ..ScopeSet::default() })).await;

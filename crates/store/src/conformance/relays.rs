@@ -6,8 +6,8 @@ use proctor_model::RelayId;
 
 use super::{ended, enrol, opening};
 use crate::{
-    AuditQuery, EndedSession, EnrolRefusal, EventQuery, HostQuery, RelayEnrolment, RelayToken, SessionOpening,
-    SessionRefusal, Store,
+    AuditQuery, EndedSession, EnrolRefusal, EventQuery, HostQuery, PeerTrust, RelayEnrolment, RelayToken,
+    SessionOpening, SessionRefusal, Store,
 };
 
 const EXPIRES_AT: i64 = 1_000;
@@ -68,7 +68,10 @@ pub async fn a_relay_is_met_by_its_key_until_it_is_revoked(store: Arc<dyn Store>
     assert_eq!(store.meet_relay(&relay(1), "relay-key-0", None, 6).await.unwrap(), None);
 
     assert_eq!(store.revoke_relay(&relay(1), 7).await.unwrap(), None);
+    let peer = PeerTrust::peer_of_relay(&relay(0));
+    store.keep_trust(&peer, Some(PeerTrust::default())).await.unwrap();
     assert_eq!(store.revoke_relay(&relay(0), 7).await.unwrap(), Some(true));
+    assert_eq!(store.trusts().await.unwrap(), [], "what it said of its trust is forgotten");
     assert_eq!(store.revoke_relay(&relay(0), 8).await.unwrap(), Some(false));
     assert_eq!(store.meet_relay(&relay(0), "relay-key-0", None, 9).await.unwrap(), None);
     assert_eq!(store.enrol_relay(enrolment("t", 0), 9).await.unwrap(), Err(EnrolRefusal::KeyRevoked));

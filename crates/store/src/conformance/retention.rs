@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{Code, OperationKind, Outcome};
+use proctor_model::{Code, Message, OperationKind, Outcome};
 use tokio::task::JoinSet;
 
 use super::enrolment::token_for;
@@ -85,7 +85,7 @@ pub async fn status_queries_go_before_operations(store: Arc<dyn Store>) {
 }
 
 pub async fn tasks_of_which_nothing_reached_a_host_go_before_operations(store: Arc<dyn Store>) {
-    let refused = || Outcome::new(Code::Forbidden, "refused", false);
+    let refused = || Outcome::new(Code::Forbidden, Message::foreign("refused"), false);
     for (number, refusals) in [(1, 2), (2, 1), (3, 0)] {
         let outcomes = (0..refusals).map(|index| (index, refused())).collect();
         store.create_task(NewTask { outcomes, ..task(number, 5, 2) }).await.unwrap();

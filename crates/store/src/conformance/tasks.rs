@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use proctor_model::{Class, Code, OperationId, OperationKind, Outcome, Phase, Snapshot, TaskId, messages};
+use proctor_model::{Class, Code, Message, OperationId, OperationKind, Outcome, Phase, Snapshot, TaskId, messages};
 use tokio::task::JoinSet;
 
 use super::{agent, enrol, host, key, spec};
-use crate::{AuditDraft, AuditPhase, AuditQuery, Millis, NewTask, ProcessQuery, Store, Target, TaskItem, TaskView};
+use crate::{
+    AuditDraft, AuditPhase, AuditQuery, CreatedTask, Millis, NewTask, ProcessQuery, Store, Target, TaskItem, TaskView,
+};
 
 pub(super) fn id(number: u128) -> TaskId {
     TaskId::from_uuid(uuid::Uuid::from_u128(number))
@@ -31,6 +33,7 @@ pub(super) fn task(number: u128, created_at: Millis, targets: usize) -> NewTask 
             carried: true,
             register: false,
             time_limit_ms: 60_000,
+            wait_ms: 600_000,
         }],
         targets: (0..targets).map(|number| target(0, number)).collect(),
         outcomes: Vec::new(),
@@ -53,7 +56,7 @@ pub(super) fn target(item: u32, number: usize) -> Target {
 }
 
 pub(super) fn failed(message: &str) -> Outcome {
-    Outcome::new(Code::CommandFailed, message, false)
+    Outcome::new(Code::CommandFailed, Message::foreign(message), false)
 }
 
 pub(super) async fn read(store: &dyn Store, number: u128) -> TaskView {
@@ -73,6 +76,7 @@ pub async fn a_large_task_is_read_back_in_order_with_its_known_outcomes(store: A
         carried: false,
         register: false,
         time_limit_ms: 1,
+        wait_ms: 0,
     });
     new.targets[1200] =
         Target { item: 1, agent: None, host: None, row_key: "nowhere".to_owned(), other_row_keys: Vec::new() };
@@ -146,6 +150,32 @@ pub async fn a_task_registers_its_targets(store: Arc<dyn Store>) {
     assert_eq!(open(&*store).await, [operation(1, 0), operation(1, 2), operation(1, 3)]);
 }
 
+pub async fn a_task_tells_the_generations_of_what_it_registers(store: Arc<dyn Store>) {
+    enrol(&*store, 3).await;
+    let registers = |number, targets: std::ops::Range<usize>| {
+        let mut new = task(number, 7, 0);
+        new.items[0].register = true;
+        new.targets = targets.map(|target_number| target(0, target_number)).collect();
+        new
+    };
+    let create = async |new| match store.create_task(new).await.unwrap() {
+        CreatedTask::Created { registered } => registered,
+        CreatedTask::Existing { .. } => panic!("it has no key"),
+    };
+    let generation = async |number| store.assignments(&agent(number), 0).await.unwrap().processes[0].generation;
+
+    let first = create(registers(1, 1..3)).await;
+    let known = [(0, generation(1).await), (1, generation(2).await)];
+    // The host of target 3 is not enrolled.
+    let again = create(registers(2, 0..4)).await;
+
+    assert_eq!(first, known);
+    let [(_, one), (_, two)] = known;
+    assert_eq!(again, [(0, generation(0).await), (1, one), (2, two)]);
+    assert!(generation(0).await > one.max(two));
+    assert_eq!(create(task(3, 7, 3)).await, []);
+}
+
 pub async fn a_task_and_its_audit_entry_are_written_together(store: Arc<dyn Store>) {
     let draft = AuditDraft {
         phase: AuditPhase::Done,
@@ -196,7 +226,7 @@ pub async fn open_targets_are_exactly_those_without_an_outcome_oldest_task_first
     assert_eq!(operations, [operation(2, 1000), operation(2, 1001), operation(1, 0), operation(1, 2)]);
     assert_eq!(open[3].agent, Some(agent(2)));
     assert_eq!((&open[3].key, open[3].kind, &open[3].spec), (&key("web/a"), OperationKind::Start, &Some(spec("a"))));
-    assert_eq!((open[3].created_at, open[3].time_limit_ms), (20, 60_000));
+    assert_eq!((open[3].created_at, open[3].time_limit_ms, open[3].wait_ms), (20, 60_000, 600_000));
 }
 
 pub async fn the_first_outcome_of_a_target_is_kept_and_the_second_dropped(store: Arc<dyn Store>) {
@@ -243,7 +273,8 @@ pub async fn outcomes_that_arrive_at_once_are_each_recorded_by_one_caller(store:
 
 pub async fn an_outcome_is_read_back_exactly(store: Arc<dyn Store>) {
     store.create_task(task(1, 0, 1)).await.unwrap();
-    let mut outcome = Outcome::new(Code::CheckFailed, "进程 died", true).with_output("a\0b\n\u{1b}[31m".to_owned());
+    let mut outcome =
+        Outcome::new(Code::CheckFailed, Message::foreign("进程 died"), true).with_output("a\0b\n\u{1b}[31m".to_owned());
     let mut snapshot = Snapshot { phase: Phase::Waiting, pid: Some(4), ..Snapshot::default() };
     snapshot.usage.cpu_percent = 100.0 / 7.0;
     outcome.snapshot = Some(snapshot);

@@ -39,7 +39,7 @@ fn host(number: u32) -> UpgradeHost {
         host: format!("0:10.0.0.{number}").parse().unwrap(),
         ring: number,
         state: UpgradeHostState::Waiting,
-        reason: Message::plain(String::new()),
+        reason: Message::foreign(String::new()),
         version_before: "1.2.2".into(),
         changed_at: NOW,
     }
@@ -67,7 +67,7 @@ pub async fn one_upgrade_is_under_way_at_a_time_until_its_last_host_is_done(stor
     let (first, ended) = (Uuid::from_u128(1), "somebody cancelled it");
     store.begin_upgrade(upgrade(1), vec![host(1), host(2)]).await.unwrap().unwrap();
     assert_eq!(store.begin_upgrade(upgrade(2), vec![host(3)]).await.unwrap(), Err(first));
-    let begun = change(1, UpgradeHostState::Upgrading, Message::plain(String::new()));
+    let begun = change(1, UpgradeHostState::Upgrading, Message::foreign(String::new()));
     store.change_upgrade_hosts(first, vec![begun], NOW + 1).await.unwrap();
     let under_way = [UpgradeState::Running, UpgradeState::Paused];
 
@@ -76,7 +76,7 @@ pub async fn one_upgrade_is_under_way_at_a_time_until_its_last_host_is_done(stor
     let resume = transition(&under_way, UpgradeState::Running, "");
     let again = store.set_upgrade_state(first, resume, NOW + 3).await.unwrap();
     let during = store.begin_upgrade(upgrade(2), vec![host(3)]).await.unwrap();
-    let done = change(1, UpgradeHostState::Done, Message::plain(String::new()));
+    let done = change(1, UpgradeHostState::Done, Message::foreign(String::new()));
     store.change_upgrade_hosts(first, vec![done], NOW + 4).await.unwrap();
     store.begin_upgrade(upgrade(2), vec![host(3)]).await.unwrap().unwrap();
 
@@ -110,7 +110,7 @@ pub async fn a_host_that_was_done_can_have_failed_after_all(store: Arc<dyn Store
     let mut states = Vec::new();
 
     for state in [Done, Skipped, Failed, Done] {
-        let change = change(1, state, Message::plain(String::new()));
+        let change = change(1, state, Message::foreign(String::new()));
         store.change_upgrade_hosts(id, vec![change], NOW + 1).await.unwrap();
         states.push(store.upgrade_hosts(id).await.unwrap()[0].state);
     }
@@ -125,7 +125,7 @@ pub async fn a_host_that_is_final_stays_so_and_keeps_its_reason_in_every_languag
 
     let failed = change(1, UpgradeHostState::Failed, reason.clone());
     store.change_upgrade_hosts(id, vec![failed], NOW + 1).await.unwrap();
-    let late = change(1, UpgradeHostState::Done, Message::plain(String::new()));
+    let late = change(1, UpgradeHostState::Done, Message::foreign(String::new()));
     store.change_upgrade_hosts(id, vec![late], NOW + 2).await.unwrap();
 
     let found = store.upgrade_hosts(id).await.unwrap().remove(0);

@@ -87,11 +87,11 @@ impl Room {
 
     /// `free` tells the free bytes of a file system, where it can.
     fn check(&self, needed: u64, free: impl Fn(&Path) -> Option<u64>) -> std::result::Result<(), String> {
-        let places = match self.is_shared {
+        let directories = match self.is_shared {
             true => vec![(&self.store, 2 * needed, "a draft and the copy")],
             false => vec![(&self.store, needed, "a draft"), (&self.copy, needed, "the copy")],
         };
-        for (dir, needed, what) in places {
+        for (dir, needed, what) in directories {
             let needed = needed + SLACK_BYTES;
             if let Some(free) = free(dir).filter(|free| *free < needed) {
                 let mib = |bytes: u64| bytes.div_ceil(1024 * 1024);
@@ -118,7 +118,7 @@ pub(super) fn restore(from: &Path, to: &Path, open: &ChangeSecret<'_>, note: &st
     copied.map_err(|error| failed(RESTORE, format!("cannot copy {}: {error}", from.display())))?;
     let checked = connection::open(&draft.path).and_then(|copy| check(&copy));
     checked.map_err(|failure| failure.of(RESTORE))?;
-    // Brings it to this program's schema, in a place where no server looks.
+    // Brings it to this program's schema, where no server looks.
     let copy = connection::writer(&draft.path, None, OlderSchema::Migrate)?;
     let prepared = (|| -> Tried<()> {
         copy.execute("DELETE FROM secret WHERE name = ?1", [note])?;

@@ -111,7 +111,7 @@ impl SpecWriter {
     pub(super) fn put(&mut self, connection: &Connection, spec: &Arc<Spec>) -> Tried<&WrittenSpec> {
         let written = match self.written.entry(Arc::as_ptr(spec)) {
             Entry::Occupied(written) => written.into_mut(),
-            Entry::Vacant(place) => {
+            Entry::Vacant(entry) => {
                 let hash = spec.hash();
                 connection
                     .prepare_cached(
@@ -121,7 +121,7 @@ impl SpecWriter {
                     .execute((hash.as_str(), spec.to_json()))?;
                 let number = number_of(connection, hash.as_str())?.ok_or_else(|| missing(hash.as_str()))?;
                 retention::use_spec(connection, number)?;
-                place.insert(WrittenSpec { number, hash, _spec: Arc::clone(spec) })
+                entry.insert(WrittenSpec { number, hash, _spec: Arc::clone(spec) })
             }
         };
         Ok(written)

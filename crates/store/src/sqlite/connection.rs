@@ -16,7 +16,7 @@ const OPEN: &str = "open its file";
 const MIGRATE: &str = "bring its file to the newest schema";
 
 /// Entry `n` leads from schema `n` to `n + 1`; entries are only ever added.
-const MIGRATIONS: [&str; 30] = [
+const MIGRATIONS: [&str; 33] = [
     include_str!("migrations/0001_initial.sql"),
     include_str!("migrations/0002_events.sql"),
     include_str!("migrations/0003_access.sql"),
@@ -47,6 +47,9 @@ const MIGRATIONS: [&str; 30] = [
     include_str!("migrations/0028_brief_tasks.sql"),
     include_str!("migrations/0029_revoked_keys.sql"),
     include_str!("migrations/0030_nonce_uptime.sql"),
+    include_str!("migrations/0031_observed_digest.sql"),
+    include_str!("migrations/0032_authority_followers.sql"),
+    include_str!("migrations/0033_returning_hosts.sql"),
 ];
 
 /// 64 MiB in pages of 4 KiB.
@@ -235,7 +238,7 @@ mod tests {
         for ((file, sql), number) in files.iter().zip(MIGRATIONS).zip(1..) {
             let name = file.file_name().unwrap().to_string_lossy();
             assert!(name.starts_with(&format!("{number:04}_")), "{name} is migration {number}");
-            assert_eq!(std::fs::read_to_string(file).unwrap(), sql, "{name} is in its place");
+            assert_eq!(std::fs::read_to_string(file).unwrap(), sql, "{name} is where its number says");
         }
 
         assert_eq!(files.len(), MIGRATIONS.len());

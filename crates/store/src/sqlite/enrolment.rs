@@ -10,7 +10,7 @@ use rusqlite::{Connection, Row};
 use super::businesses;
 use super::column::{counter, exact, host_key, parsed, signed, to_json};
 use super::failure::Tried;
-use super::{audit, hosts, identity};
+use super::{audit, followers, hosts, identity};
 use crate::{AuditPhase, EnrolRefusal, Enrolled, Enrolment, JoinToken, JoinTokenRecord, Millis, REFUSALS_AUDITED_MAX};
 
 /// A token that is put again keeps the count of its uses.
@@ -89,6 +89,7 @@ pub(super) fn enrol(
         // Nothing is kept of whoever has no token: they could fill the store.
         return Ok(Err(EnrolRefusal::UnknownToken));
     };
+    identity::give_up_address(connection, &enrolment.host)?;
     let known = Known::find(connection, enrolment)?;
     let repeated = known.has_key(enrolment) && is_repeated(connection, enrolment)?;
     let refusal = match token_refusal(&token, used, enrolment, repeated, now) {
@@ -106,6 +107,9 @@ pub(super) fn enrol(
     audit::append(connection, enrolment.audit_entry(AuditPhase::Done, outcome.to_owned()), now)?;
     hosts::forget_alias(connection, &enrolment.agent)?;
     let displaced = known.displaced(enrolment);
+    for agent in displaced.iter().chain([&enrolment.agent]) {
+        followers::forget_agent(connection, agent)?;
+    }
     bind(connection, enrolment, &token, known, now)?;
     Ok(Ok(Enrolled { displaced }))
 }
@@ -334,13 +338,16 @@ fn bind(connection: &Connection, enrolment: &Enrolment, token: &JoinToken, known
     }
 }
 
+/// Nothing is known of what the agent has heard before: one that comes with the ledger of a host that was removed is told
+/// all that is registered, and lets go of the rest.
 fn insert(connection: &Connection, enrolment: &Enrolment, now: Millis) -> Tried<()> {
     let HostKey { cloud, supplier, ip } = enrolment.host;
+    connection.prepare_cached("UPDATE generation SET newest = newest + 1 WHERE newest > 0")?.execute([])?;
     connection
         .prepare_cached(
             "INSERT INTO host (cloud, supplier, ip, agent, fingerprint, facts, enrolled_at, presence_changed_at,
-                               awaits_approval)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8)",
+                               awaits_approval, pruned_generation)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8, (SELECT newest FROM generation))",
         )?
         .execute((
             cloud,
@@ -365,7 +372,7 @@ fn update(connection: &Connection, id: i64, enrolment: &Enrolment, now: Millis) 
     connection
         .prepare_cached(
             "UPDATE host SET agent = ?2, fingerprint = ?3, enrolled_at = ?4, epoch = epoch + 1, settled_epoch = 0,
-                    revoked_at = NULL, rejoin_until = NULL, online = 0,
+                    revoked_at = NULL, rejoin_until = NULL, returning_since = NULL, return_until = NULL, online = 0,
                     presence_changed_at = iif(online, ?4, presence_changed_at)
              WHERE id = ?1 AND (agent IS NOT ?2 OR fingerprint <> ?3)",
         )?
@@ -377,7 +384,8 @@ fn update(connection: &Connection, id: i64, enrolment: &Enrolment, now: Millis) 
 fn leave(connection: &Connection, mine: &Bound, now: Millis) -> Tried<()> {
     connection
         .prepare_cached(
-            "UPDATE host SET agent = NULL, alias = NULL, online = 0, rejoin_until = NULL, presence_changed_at = ?2
+            "UPDATE host SET agent = NULL, alias = NULL, online = 0, rejoin_until = NULL, returning_since = NULL,
+                    return_until = NULL, presence_changed_at = ?2
              WHERE id = ?1",
         )?
         .execute((mine.id, now))?;
@@ -406,11 +414,11 @@ fn raise(connection: &Connection, there: &Bound, mine: &Bound) -> Tried<()> {
         )?
         .execute((there.id, signed(mine.epoch)))?;
     for renumber in [
-        "UPDATE process SET generation = ?2 + place FROM
-             (SELECT id AS wanted, row_number() OVER (ORDER BY generation) AS place FROM process WHERE host = ?1)
+        "UPDATE process SET generation = ?2 + rank FROM
+             (SELECT id AS wanted, row_number() OVER (ORDER BY generation) AS rank FROM process WHERE host = ?1)
          WHERE process.id = wanted",
-        "UPDATE pool SET generation = ?2 + place FROM
-             (SELECT generation AS old, row_number() OVER (ORDER BY generation) AS place FROM pool WHERE host = ?1)
+        "UPDATE pool SET generation = ?2 + rank FROM
+             (SELECT generation AS old, row_number() OVER (ORDER BY generation) AS rank FROM pool WHERE host = ?1)
          WHERE pool.host = ?1 AND pool.generation = old",
     ] {
         let newest = hosts::newest_generation(connection)?;

@@ -200,8 +200,8 @@ pub(super) fn count(connection: &Connection, query: &EventCountQuery) -> Tried<B
     let mut series: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for (step, kind, count) in narrowed.read(connection, &sql, u32::MAX, read)? {
         let steps = series.entry(kind).or_insert_with(|| vec![0; query.steps as usize]);
-        if let Some(place) = steps.get_mut(step as usize) {
-            *place = count;
+        if let Some(slot) = steps.get_mut(step as usize) {
+            *slot = count;
         }
     }
     Ok(series)

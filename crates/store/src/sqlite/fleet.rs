@@ -48,7 +48,8 @@ fn read_hosts(connection: &Connection, fleet: &mut Fleet) -> Tried<HashMap<i64, 
         agent_version: Cow<'a, str>,
     }
     let mut statement = connection.prepare_cached(
-        "SELECT cloud, supplier, ip, agent, business, alias, cordon, awaits_approval, facts, online,
+        "SELECT cloud, supplier, ip, agent, business, alias, cordon,
+                (awaits_approval OR (returning_since IS NOT NULL AND return_until IS NULL)), facts, online,
                 presence_changed_at, revoked_at, host.id
          FROM host LEFT JOIN placement USING (cloud, ip) WHERE agent IS NOT NULL ORDER BY cloud, ip",
     )?;
@@ -164,16 +165,16 @@ impl Builder<'_> {
         let mut fleet = self.fleet;
         let mut order: Vec<u32> = (0..index(fleet.keys.len())).collect();
         order.sort_by(|one, other| fleet.keys[*one as usize].cmp(&fleet.keys[*other as usize]));
-        let mut place = vec![0; order.len()];
+        let mut new_index = vec![0; order.len()];
         for (new, old) in (0..).zip(&order) {
-            place[*old as usize] = new;
+            new_index[*old as usize] = new;
         }
         fleet.keys = order.iter().map(|old| fleet.keys[*old as usize].clone()).collect();
         for process in &mut fleet.processes {
-            process.key = place[process.key as usize];
+            process.key = new_index[process.key as usize];
         }
         fleet.processes.sort_unstable_by_key(|process| (process.key, process.host));
-        let moved = |(of, reason): (ReasonKey, _)| (ReasonKey { key: place[of.key as usize], ..of }, reason);
+        let moved = |(of, reason): (ReasonKey, _)| (ReasonKey { key: new_index[of.key as usize], ..of }, reason);
         fleet.reasons = fleet.reasons.into_iter().map(moved).collect();
         fleet
     }

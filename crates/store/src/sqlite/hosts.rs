@@ -8,23 +8,25 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::column::{alias, counter, exact, from_json, host_key, parsed, signed, to_json};
-use super::events;
 use super::failure::{Failure, Tried};
 use super::where_clause::WhereClause;
+use super::{events, identity};
 use crate::{Cordon, EndedSession, HostLocation, HostQuery, HostRecord, Millis, Refusal, UnservedHost};
 
 /// The columns that [`site`] reads, and then those that [`host_record`] reads.
 macro_rules! select {
     (site, $rest:literal) => {
         concat!(
-            "SELECT cloud, supplier, ip, agent, business, alias, cordon, awaits_approval
+            "SELECT cloud, supplier, ip, agent, business, alias, cordon,
+                    (awaits_approval OR (returning_since IS NOT NULL AND return_until IS NULL))
              FROM host LEFT JOIN placement USING (cloud, ip) WHERE ",
             $rest
         )
     };
     (record, $rest:literal) => {
         concat!(
-            "SELECT cloud, supplier, ip, agent, business, alias, cordon, awaits_approval, facts, enrolled_at, online,
+            "SELECT cloud, supplier, ip, agent, business, alias, cordon,
+                    (awaits_approval OR (returning_since IS NOT NULL AND return_until IS NULL)), facts, enrolled_at, online,
                     epoch, presence_changed_at, revoked_at, rejoin_until, fingerprint, relayed, untold
              FROM host LEFT JOIN placement USING (cloud, ip) WHERE ",
             $rest
@@ -43,7 +45,7 @@ pub(super) fn list(connection: &Connection, query: &HostQuery) -> Tried<Vec<Host
     let has_text = "instr(lower(cloud || ':' || ip || char(10) || agent || char(10)
         || coalesce(json_extract(facts, '$.hostname'), '')), ?)";
     narrowed.by_some(has_text, query.text.as_ref().map(|text| text.to_lowercase()));
-    if let Some(ScopeSet { everywhere: false, businesses, clouds, namespaces: _ }) = &query.places {
+    if let Some(ScopeSet { everywhere: false, businesses, clouds, namespaces: _ }) = &query.scopes {
         // A host as a whole is in no namespace.
         let inside = "(business IN (SELECT value FROM json_each(?)) OR cloud IN (SELECT value FROM json_each(?)))";
         narrowed.by_both(inside, to_json(businesses), to_json(clouds));
@@ -56,11 +58,13 @@ pub(super) fn list(connection: &Connection, query: &HostQuery) -> Tried<Vec<Host
 }
 
 pub(super) fn unserved(connection: &Connection) -> Tried<Vec<UnservedHost>> {
-    let mut statement = connection.prepare_cached(
+    let mut statement = connection.prepare_cached(&format!(
         "SELECT cloud, supplier, ip, business, fingerprint, presence_changed_at, revoked_at, rejoin_until,
                 (SELECT count(*) FROM process WHERE process.host = host.id AND spec IS NOT NULL)
-         FROM host LEFT JOIN placement USING (cloud, ip) WHERE agent IS NULL ORDER BY cloud, ip",
-    )?;
+         FROM host LEFT JOIN placement USING (cloud, ip)
+         WHERE agent IS NULL AND NOT ({}) ORDER BY cloud, ip",
+        identity::IS_REMOVED
+    ))?;
     let mut rows = statement.query([])?;
     let mut unserved = Vec::new();
     while let Some(row) = rows.next()? {
@@ -88,7 +92,7 @@ pub(super) fn sites_by_key(connection: &Connection, keys: &[HostKey]) -> Tried<V
     if keys.len() < whole_from(connection)? {
         return each_by_key(connection, SQL, keys, site);
     }
-    let (slots, places) = slots(keys.iter().map(|key| (key.cloud, key.ip)));
+    let (slots, order) = slots(keys.iter().map(|key| (key.cloud, key.ip)));
     let mut found = vec![None; slots.len()];
     each_site(connection, |row| {
         let key = host_key(row, 0)?;
@@ -97,7 +101,7 @@ pub(super) fn sites_by_key(connection: &Connection, keys: &[HostKey]) -> Tried<V
         }
         Ok(())
     })?;
-    Ok(in_places(found, &places))
+    Ok(in_order(found, &order))
 }
 
 pub(super) fn by_agent(connection: &Connection, agents: &[AgentId]) -> Tried<Vec<Option<HostRecord>>> {
@@ -110,7 +114,7 @@ pub(super) fn sites_by_agent(connection: &Connection, agents: &[AgentId]) -> Tri
     if agents.len() < whole_from(connection)? {
         return each_by_agent(connection, SQL, agents, site);
     }
-    let (slots, places) = slots(agents.iter().map(AgentId::as_str));
+    let (slots, order) = slots(agents.iter().map(AgentId::as_str));
     let mut found = vec![None; slots.len()];
     each_site(connection, |row| {
         let agent = row.get_ref(3)?.as_str().map_err(|error| Failure::damaged("agent id", error))?;
@@ -125,7 +129,7 @@ pub(super) fn sites_by_agent(connection: &Connection, agents: &[AgentId]) -> Tri
             found[slot] = by_alias.query([agent])?.next()?.map(site).transpose()?;
         }
     }
-    Ok(in_places(found, &places))
+    Ok(in_order(found, &order))
 }
 
 /// So many hosts, or more, are found quicker by reading all of them than by asking for each.
@@ -136,23 +140,23 @@ pub(super) fn whole_from(connection: &Connection) -> Tried<usize> {
     Ok(AT_LEAST.max(newest / 4) as usize)
 }
 
-/// A slot for each name, and for each place in the question the slot of what is named there.
+/// A slot for each name, and the slot of each in the order of the question.
 fn slots<K: Eq + Hash>(names: impl ExactSizeIterator<Item = K>) -> (HashMap<K, usize>, Vec<usize>) {
     let mut slots = HashMap::with_capacity(names.len());
     let slot = |name| {
         let next = slots.len();
         *slots.entry(name).or_insert(next)
     };
-    let places = names.map(slot).collect();
-    (slots, places)
+    let order = names.map(slot).collect();
+    (slots, order)
 }
 
-/// What is in the slots, for each place in the question.
-fn in_places<T: Clone>(found: Vec<Option<T>>, places: &[usize]) -> Vec<Option<T>> {
-    if found.len() == places.len() {
+/// What is in the slots, in the order of the question.
+fn in_order<T: Clone>(found: Vec<Option<T>>, order: &[usize]) -> Vec<Option<T>> {
+    if found.len() == order.len() {
         return found; // nothing is named twice
     }
-    places.iter().map(|slot| found[*slot].clone()).collect()
+    order.iter().map(|slot| found[*slot].clone()).collect()
 }
 
 /// Shows the row of every host that an agent serves.
@@ -243,11 +247,17 @@ pub(super) fn set_cordon(
     Ok(Some(before))
 }
 
-pub(super) fn approve(connection: &Connection, host: &HostKey, given: String) -> Tried<Result<Option<bool>, Refusal>> {
+pub(super) fn approve(
+    connection: &Connection,
+    host: &HostKey,
+    given: String,
+    return_until: Millis,
+) -> Tried<Result<Option<bool>, Refusal>> {
     let address = (host.cloud, host.ip.to_string());
     let known: Option<(bool, String)> = connection
         .prepare_cached(
-            "SELECT awaits_approval, fingerprint FROM host WHERE cloud = ?1 AND ip = ?2 AND agent IS NOT NULL",
+            "SELECT awaits_approval OR (returning_since IS NOT NULL AND return_until IS NULL AND online = 0), fingerprint
+             FROM host WHERE cloud = ?1 AND ip = ?2 AND agent IS NOT NULL",
         )?
         .query_row((address.0, &address.1), |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
@@ -256,8 +266,12 @@ pub(super) fn approve(connection: &Connection, host: &HostKey, given: String) ->
         return Ok(Err(Refusal::OtherKey { host: *host, found, given }));
     }
     connection
-        .prepare_cached("UPDATE host SET awaits_approval = 0 WHERE cloud = ?1 AND ip = ?2 AND agent IS NOT NULL")?
-        .execute((address.0, address.1))?;
+        .prepare_cached(
+            "UPDATE host SET awaits_approval = 0,
+                    return_until = iif(returning_since IS NOT NULL AND online = 0, ?3, return_until)
+             WHERE cloud = ?1 AND ip = ?2 AND agent IS NOT NULL",
+        )?
+        .execute((address.0, address.1, return_until))?;
     Ok(Ok(Some(was_waiting)))
 }
 

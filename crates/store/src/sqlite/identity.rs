@@ -1,11 +1,15 @@
 //! Which key may speak for a host: sessions, revocation, removal, and leave to rejoin.
 
-use proctor_model::{AgentId, HostKey};
+use std::net::IpAddr;
+
+use proctor_model::{AgentId, Classes, HostKey};
 use rusqlite::{Connection, OptionalExtension};
 
+use super::audit;
 use super::column::{counter, host_key, parsed, signed, to_json};
 use super::failure::Tried;
-use crate::{HostRemoval, Millis, SessionOpening, SessionRefusal};
+use super::followers;
+use crate::{AuditDraft, AuditPhase, ENROLMENT_ACTOR, HostRemoval, Millis, SessionOpening, SessionRefusal};
 
 /// A key that was replaced or revoked, and state that is older than what was settled, open nothing. One
 /// leave to rejoin lets older state in, and is used up by it.
@@ -53,11 +57,91 @@ pub(super) fn open_session(
         .prepare_cached(
             "UPDATE host SET epoch = epoch + 1, online = 1, facts = ?2,
                     presence_changed_at = iif(online, presence_changed_at, ?3),
-                    rejoin_until = iif(?4, NULL, rejoin_until), relayed = ?5, untold = 0
+                    rejoin_until = iif(?4, NULL, rejoin_until), relayed = ?5, untold = 0, returning_since = NULL,
+                    return_until = NULL
              WHERE id = ?1 RETURNING epoch",
         )?
         .query_row((id, to_json(&opening.facts), now, is_stale, opening.relay_cloud.is_some()), |row| row.get(0))?;
     Ok(Ok(epoch.cast_unsigned()))
+}
+
+/// How long an answer that was lost may be asked for again.
+const ASK_AGAIN_MS: Millis = 15 * 60 * 1000;
+
+/// A key that was replaced or revoked never comes back; nor does one before an operator has said so.
+pub(super) fn let_back(
+    connection: &Connection,
+    agent: &AgentId,
+    key_fingerprint: &str,
+    is_valid: bool,
+    remote: Option<IpAddr>,
+    now: Millis,
+) -> Tried<Result<(), SessionRefusal>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, fingerprint = ?2, revoked_at IS NOT NULL, awaits_approval, returning_since IS NOT NULL,
+                coalesce(return_until > ?3, 0), cloud, supplier, ip, online
+         FROM host WHERE agent = ?1",
+    )?;
+    let mut rows = statement.query((agent.as_str(), key_fingerprint, now))?;
+    let Some(row) = rows.next()? else {
+        return Ok(Err(SessionRefusal::Unbound { agent: agent.clone() }));
+    };
+    let (id, host): (i64, HostKey) = (row.get(0)?, host_key(row, 6)?);
+    let (is_key, is_revoked, awaits_approval): (bool, bool, bool) = (row.get(1)?, row.get(2)?, row.get(3)?);
+    let (was_waiting, may_return): (bool, bool) = (row.get(4)?, row.get(5)?);
+    if !is_key {
+        return Ok(Err(SessionRefusal::KeyReplaced { agent: agent.clone() }));
+    }
+    if is_revoked || self::is_revoked(connection, key_fingerprint)? {
+        return Ok(Err(SessionRefusal::Revoked { agent: agent.clone() }));
+    }
+    if awaits_approval {
+        return Ok(Err(SessionRefusal::AwaitsApproval { host }));
+    }
+    if is_valid {
+        return Ok(Ok(()));
+    }
+    // The host is served: this is an old copy of its state, for which nobody is to approve anything.
+    if row.get(9)? {
+        return Ok(Err(SessionRefusal::CertificateExpired { host }));
+    }
+    let entry = |phase, outcome: &str| AuditDraft {
+        phase,
+        of: None,
+        app: ENROLMENT_ACTOR.to_owned(),
+        user: format!("agent {agent}"),
+        remote,
+        request_id: String::new(),
+        action: "return_host".to_owned(),
+        classes: Classes::default(),
+        target_count: 1,
+        targets: vec![format!("host {host} agent {agent} key {key_fingerprint}")],
+        outcome: outcome.to_owned(),
+    };
+    if may_return {
+        if was_waiting {
+            audit::append(connection, entry(AuditPhase::Done, "expired certificate replaced"), now)?;
+            use_leave(connection, id, now)?;
+        }
+        return Ok(Ok(()));
+    }
+    if !was_waiting {
+        audit::append(connection, entry(AuditPhase::Refused, "its certificate has expired; it awaits approval"), now)?;
+    }
+    connection
+        .prepare_cached(
+            "UPDATE host SET returning_since = coalesce(returning_since, ?2), return_until = NULL
+             WHERE id = ?1 AND (returning_since IS NULL OR return_until IS NOT NULL)",
+        )?
+        .execute((id, now))?;
+    Ok(Err(SessionRefusal::CertificateExpired { host }))
+}
+
+fn use_leave(connection: &Connection, id: i64, now: Millis) -> Tried<()> {
+    connection
+        .prepare_cached("UPDATE host SET returning_since = NULL, return_until = min(return_until, ?2) WHERE id = ?1")?
+        .execute((id, now + ASK_AGAIN_MS))?;
+    Ok(())
 }
 
 pub(super) fn settle_session(connection: &Connection, agent: &AgentId, epoch: u64) -> Tried<bool> {
@@ -86,7 +170,8 @@ pub(super) fn revoke(connection: &Connection, host: &HostKey, now: Millis) -> Tr
         .prepare_cached("INSERT INTO revoked_key (fingerprint, revoked_at) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
         .execute((&key, now))?;
     let mut statement = connection.prepare_cached(
-        "UPDATE host SET revoked_at = coalesce(revoked_at, ?2), rejoin_until = NULL, epoch = epoch + 1, online = 0,
+        "UPDATE host SET revoked_at = coalesce(revoked_at, ?2), rejoin_until = NULL, returning_since = NULL,
+                return_until = NULL, epoch = epoch + 1, online = 0,
                 presence_changed_at = iif(online, ?2, presence_changed_at)
          WHERE fingerprint = ?1 RETURNING agent, epoch, agent IS NOT NULL",
     )?;
@@ -96,6 +181,9 @@ pub(super) fn revoke(connection: &Connection, host: &HostKey, now: Millis) -> Tr
         if row.get(2)? {
             revoked.push((parsed(row, 0, "agent id")?, counter(row, 1)?));
         }
+    }
+    for (agent, _) in &revoked {
+        followers::forget_agent(connection, agent)?;
     }
     Ok(Some(revoked))
 }
@@ -108,38 +196,58 @@ pub(super) fn is_revoked(connection: &Connection, key_fingerprint: &str) -> Trie
 /// What is removed of a host in one go, with the revisions of each process: some milliseconds of the writer.
 const SLICE_ROWS: u32 = 200;
 
-/// The first step of a removal: the host has no agent any more and opens to no key.
+/// Of a row whose removal has begun.
+pub(super) const IS_REMOVED: &str = "agent IS NULL AND fingerprint = 'removed ' || id";
+
+/// The first step of a removal: the host has no agent any more, opens to no key and has no address, so that whoever
+/// enrols there finds nothing of it.
 pub(super) fn begin_removal(connection: &Connection, host: &HostKey) -> Tried<Option<HostRemoval>> {
     let mut statement =
         connection.prepare_cached("SELECT id, agent, agent IS NOT NULL FROM host WHERE cloud = ?1 AND ip = ?2")?;
     let mut rows = statement.query((host.cloud, host.ip.to_string()))?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let row_id: i64 = row.get(0)?;
-    let agent = if row.get(2)? { Some(parsed(row, 1, "agent id")?) } else { None };
+    let agent: Option<AgentId> = if row.get(2)? { Some(parsed(row, 1, "agent id")?) } else { None };
+    if let Some(agent) = &agent {
+        followers::forget_agent(connection, agent)?;
+    }
     connection
         .prepare_cached(
             "UPDATE host SET agent = NULL, alias = NULL, online = 0, rejoin_until = NULL,
-                    fingerprint = 'removed ' || id, epoch = epoch + 1
+                    fingerprint = 'removed ' || id, ip = 'removed ' || id, epoch = epoch + 1
              WHERE id = ?1",
         )?
         .execute([row_id])?;
     Ok(Some(HostRemoval { agent, row: row_id }))
 }
 
-/// The next step; whether it was the last.
-pub(super) fn remove_slice(connection: &Connection, id: i64) -> Tried<bool> {
-    // An agent that was let in meanwhile keeps what is left.
-    if !connection.prepare_cached("SELECT 1 FROM host WHERE id = ?1 AND agent IS NULL")?.exists([id])? {
-        return Ok(true);
+/// Earlier versions left a host its address until the removal was finished.
+pub(super) fn give_up_address(connection: &Connection, host: &HostKey) -> Tried<()> {
+    let sql = format!("UPDATE host SET ip = 'removed ' || id WHERE cloud = ?1 AND ip = ?2 AND {IS_REMOVED}");
+    connection.prepare_cached(&sql)?.execute((host.cloud, host.ip.to_string()))?;
+    Ok(())
+}
+
+/// A slice of any removal that has begun; how many rows are gone.
+pub(super) fn remove_any_slice(connection: &Connection) -> Tried<u64> {
+    let sql = format!("SELECT id FROM host WHERE {IS_REMOVED} LIMIT 1");
+    let id: Option<i64> = connection.prepare_cached(&sql)?.query_row([], |row| row.get(0)).optional()?;
+    id.map_or(Ok(0), |id| remove_slice(connection, id))
+}
+
+/// The next step; how many rows are gone, 0 after the last.
+pub(super) fn remove_slice(connection: &Connection, id: i64) -> Tried<u64> {
+    if !connection.prepare_cached(&format!("SELECT 1 FROM host WHERE id = ?1 AND {IS_REMOVED}"))?.exists([id])? {
+        return Ok(0);
     }
     for delete in [
         "DELETE FROM process WHERE id IN (SELECT id FROM process WHERE host = ?1 LIMIT ?2)",
         "DELETE FROM pool WHERE (namespace, id, host) IN (SELECT namespace, id, host FROM pool WHERE host = ?1 LIMIT ?2)",
     ] {
-        if connection.prepare_cached(delete)?.execute((id, SLICE_ROWS))? > 0 {
-            return Ok(false);
+        let deleted = connection.prepare_cached(delete)?.execute((id, SLICE_ROWS))?;
+        if deleted > 0 {
+            return Ok(deleted as u64);
         }
     }
-    connection.prepare_cached("DELETE FROM host WHERE id = ?1")?.execute([id])?;
-    Ok(true)
+    Ok(connection.prepare_cached("DELETE FROM host WHERE id = ?1")?.execute([id])? as u64)
 }

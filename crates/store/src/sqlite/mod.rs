@@ -16,7 +16,9 @@ mod enrolment;
 mod events;
 mod failure;
 mod fleet;
+mod followers;
 mod health;
+mod host_state;
 mod hosts;
 mod identity;
 mod meter;
@@ -42,6 +44,7 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 pub use self::backup::ChangeSecret;
 use self::connection::{Lock, OlderSchema};
@@ -85,6 +88,17 @@ impl SqliteStore {
     pub async fn open_dying(path: &Path, left: Arc<AtomicU64>) -> Result<Self> {
         let mut store = Self::open_beside(path).await?;
         store.writer.die_after(left);
+        Ok(store)
+    }
+
+    /// As [`Self::open_dying`], for a simulation: nothing happens on other threads, and a write takes `latency` of the
+    /// runtime's clock. Absent: commits that calls share.
+    pub async fn open_simulated(path: &Path, left: Arc<AtomicU64>, latency: Duration) -> Result<Self> {
+        let mut store = Self::open_beside(path).await?;
+        let connection = connection::writer(path, None, OlderSchema::Served)?;
+        store.writer = Writer::simulated(connection, latency);
+        store.writer.die_after(left);
+        store.readers.simulate();
         Ok(store)
     }
 

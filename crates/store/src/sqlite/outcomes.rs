@@ -41,7 +41,7 @@ pub(super) fn record(
     for (operation, outcome) in outcomes {
         let task = match tasks.entry(operation.task) {
             Entry::Occupied(found) => found.into_mut(),
-            Entry::Vacant(place) => place.insert(task(connection, operation.task)?),
+            Entry::Vacant(entry) => entry.insert(task(connection, operation.task)?),
         };
         let Some(task) = task else { continue };
         if operation.index < task.target_count && insert_one(connection, task.seq, operation.index, outcome, now)? {

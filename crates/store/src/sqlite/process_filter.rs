@@ -54,8 +54,8 @@ impl Filter {
             let known = "business IN (SELECT value FROM json_each(:businesses))";
             filter.by(known, ":businesses", to_json(businesses));
         }
-        if let Some(places) = &query.places {
-            filter.inside(places);
+        if let Some(scopes) = &query.scopes {
+            filter.inside(scopes);
         }
         if !query.phases.is_empty() {
             filter.by("process.phase IN (SELECT value FROM json_each(:phases))", ":phases", to_json(&query.phases));
@@ -120,25 +120,25 @@ impl Filter {
         self.values.push((name, Box::new(value)));
     }
 
-    fn inside(&mut self, places: &ScopeSet) {
-        if places.everywhere {
+    fn inside(&mut self, scopes: &ScopeSet) {
+        if scopes.everywhere {
             return;
         }
         let lists = [
             (
                 "business IN (SELECT value FROM json_each(:in_businesses))",
                 ":in_businesses",
-                (!places.businesses.is_empty()).then(|| to_json(&places.businesses)),
+                (!scopes.businesses.is_empty()).then(|| to_json(&scopes.businesses)),
             ),
             (
                 "process.namespace IN (SELECT value FROM json_each(:in_namespaces))",
                 ":in_namespaces",
-                (!places.namespaces.is_empty()).then(|| to_json(&places.namespaces)),
+                (!scopes.namespaces.is_empty()).then(|| to_json(&scopes.namespaces)),
             ),
             (
                 "cloud IN (SELECT value FROM json_each(:in_clouds))",
                 ":in_clouds",
-                (!places.clouds.is_empty()).then(|| to_json(&places.clouds)),
+                (!scopes.clouds.is_empty()).then(|| to_json(&scopes.clouds)),
             ),
         ];
         let mut any = Vec::new();

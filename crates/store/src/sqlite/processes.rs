@@ -8,7 +8,7 @@ use super::failure::Tried;
 use super::process_filter::Filter;
 use super::process_order as order;
 use super::registrations::Since;
-use crate::{Assignment, Managed, Observation, ProcessOrder, ProcessQuery, ProcessRecord, Rank};
+use crate::{AgentReport, Assignment, Managed, Observation, ProcessOrder, ProcessQuery, ProcessRecord, Rank};
 
 pub(super) fn list(connection: &Connection, query: &ProcessQuery) -> Tried<(u64, Vec<ProcessRecord>)> {
     let filter = Filter::new(connection, query)?;
@@ -140,28 +140,19 @@ pub(super) fn assignments(
     Ok(assignments)
 }
 
-pub(super) fn observe(
-    connection: &Connection,
-    agent: &AgentId,
-    epoch: u64,
-    observations: &[Observation],
-) -> Tried<Vec<bool>> {
-    let host: Option<i64> = connection
-        .prepare_cached("SELECT id FROM host WHERE agent = ?1 AND epoch <= ?2")?
-        .query_row((agent.as_str(), signed(epoch)), |row| row.get(0))
-        .optional()?;
-    let Some(host) = host else { return Ok(vec![false; observations.len()]) };
+/// For each observation of each report, whether it was kept.
+pub(super) fn observe(connection: &Connection, reports: &[AgentReport]) -> Tried<Vec<Vec<bool>>> {
+    let mut host_of = connection.prepare_cached("SELECT id FROM host WHERE agent = ?1 AND epoch <= ?2")?;
     let mut update = connection.prepare_cached(
         "UPDATE process SET phase_since = iif(phase = ?4 AND phase_since > 0, phase_since, ?6), phase = ?4, managed = ?5,
              reported_at = ?6, started_at = ?7, restarts = ?8, cpu = ?9, memory = ?10, memory_bytes = ?11, evicted = ?12,
-             health = ?13, version = ?14, reason = ?15
+             health = ?13, version = ?14, reason = ?15, observed = ?16
          WHERE host = ?1 AND namespace = ?2 AND name = ?3 AND spec IS NOT NULL RETURNING id",
     )?;
     let mut keep = connection.prepare_cached(
         "INSERT INTO snapshot (process, json) VALUES (?1, ?2) ON CONFLICT DO UPDATE SET json = excluded.json",
     )?;
-    let mut is_kept = Vec::with_capacity(observations.len());
-    for Observation { key, snapshot } in observations {
+    let mut write = |host: i64, Observation { key, snapshot }: &Observation| -> Tried<bool> {
         let usage = &snapshot.usage;
         let columns = rusqlite::params![
             host,
@@ -179,14 +170,23 @@ pub(super) fn observe(
             &snapshot.health,
             &snapshot.version,
             &snapshot.reason,
+            snapshot.digest().cast_signed(),
         ];
         let process: Option<i64> = update.query_row(columns, |row| row.get(0)).optional()?;
         if let Some(process) = process {
             keep.execute((process, snapshot_json(snapshot)))?;
         }
-        is_kept.push(process.is_some());
+        Ok(process.is_some())
+    };
+    let mut kept = Vec::with_capacity(reports.len());
+    for AgentReport { agent, epoch, observations } in reports {
+        let host: Option<i64> = host_of.query_row((agent.as_str(), signed(*epoch)), |row| row.get(0)).optional()?;
+        kept.push(match host {
+            Some(host) => observations.iter().map(|observation| write(host, observation)).collect::<Tried<_>>()?,
+            None => vec![false; observations.len()],
+        });
     }
-    Ok(is_kept)
+    Ok(kept)
 }
 
 pub(super) fn observations(connection: &Connection, agent: &AgentId) -> Tried<Vec<Observation>> {
@@ -210,7 +210,7 @@ pub(super) fn forget_observations(connection: &Connection, rows: &str) -> Tried<
     connection
         .prepare_cached(
             "UPDATE process SET phase = 'unknown', managed = 0, phase_since = 0, reported_at = 0, started_at = 0,
-                 restarts = 0, cpu = 0, memory = 0, memory_bytes = 0, evicted = 0, health = '', version = '', reason = ''
+                 restarts = 0, cpu = 0, memory = 0, memory_bytes = 0, evicted = 0, health = '', version = '', reason = '', observed = NULL
              WHERE id IN (SELECT value FROM json_each(?1))",
         )?
         .execute([rows])?;

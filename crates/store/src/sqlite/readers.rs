@@ -22,6 +22,8 @@ pub(super) struct Readers {
     idle: Arc<Mutex<Vec<Connection>>>,
     /// One permit for each connection.
     free: Arc<Semaphore>,
+    /// Reads on the caller's thread.
+    is_simulated: bool,
     pub(super) meter: Meter,
 }
 
@@ -31,8 +33,14 @@ impl Readers {
         Ok(Self {
             idle: Arc::new(Mutex::new(idle)),
             free: Arc::new(Semaphore::new(CONNECTIONS)),
+            is_simulated: false,
             meter: Meter::default(),
         })
+    }
+
+    /// From now on without other threads.
+    pub(super) fn simulate(&mut self) {
+        self.is_simulated = true;
     }
 
     pub(super) async fn run<T, F>(&self, what: &'static str, read: F) -> Result<T>
@@ -58,6 +66,9 @@ impl Readers {
             drop(permit);
             value
         };
+        if self.is_simulated {
+            return work();
+        }
         tokio::task::spawn_blocking(work).await.map_err(|error| StoreError::Failed { what, source: error.into() })?
     }
 }

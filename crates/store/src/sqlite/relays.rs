@@ -9,6 +9,7 @@ use super::audit;
 use super::column::parsed;
 use super::enrolment::is_same_secret;
 use super::failure::{Failure, Tried};
+use super::followers;
 use crate::{
     AuditPhase, EnrolRefusal, Millis, REFUSALS_AUDITED_MAX, RelayEnrolment, RelayRecord, RelayToken, RelayTokenRecord,
 };
@@ -94,6 +95,7 @@ pub(super) fn enrol(
     }
     let outcome = if known.is_some() { "known relay, same key" } else { "new relay" };
     audit::append(connection, enrolment.audit_entry(AuditPhase::Done, relay, outcome.to_owned()), now)?;
+    followers::forget_relay(connection, relay)?;
     connection
         .prepare_cached(
             "INSERT INTO relay (id, cloud, fingerprint, token, remote, enrolled_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
@@ -172,5 +174,6 @@ pub(super) fn revoke(connection: &Connection, relay: &RelayId, now: Millis) -> T
     connection
         .prepare_cached("UPDATE relay SET revoked_at = coalesce(revoked_at, ?2) WHERE id = ?1")?
         .execute((relay.as_str(), now))?;
+    followers::forget_relay(connection, relay)?;
     Ok(Some(before.is_none()))
 }

@@ -3,9 +3,9 @@
 use proctor_model::AgentId;
 use rusqlite::{Connection, OptionalExtension};
 
-use super::audit;
 use super::column::{counter, signed};
 use super::failure::Tried;
+use super::{audit, identity};
 use crate::audit::FIRST_HASH;
 use crate::{AuditAnchor, Millis, Prune, TableSize, Uptime};
 
@@ -55,6 +55,7 @@ pub(super) fn prune(connection: &Connection, what: Prune) -> Tried<u64> {
         Prune::Tasks { before } => tasks(connection, FORGET_TASKS, before),
         Prune::BriefTasks { before } => tasks(connection, FORGET_BRIEF_TASKS, before),
         Prune::Events { before, keep } => events(connection, before, keep),
+        Prune::RemovedHosts => identity::remove_any_slice(connection),
         Prune::Tombstones { before } => tombstones(connection, before),
         Prune::Tokens { before, now } => tokens(connection, before, now),
         Prune::Specs { .. } | Prune::Nonces { .. } => Ok(0), // found by a reader first

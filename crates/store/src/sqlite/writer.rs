@@ -6,10 +6,10 @@
 //! every later call answers [`StoreError::Closed`]: what the job half did is not known to be sound.
 
 use std::fs::File;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -33,7 +33,17 @@ pub(super) struct Writer {
     thread: Option<JoinHandle<()>>,
     /// How many more writes there will be; None: no end.
     left: Option<Arc<AtomicU64>>,
+    /// Instead of the thread, where time is simulated.
+    simulated: Option<Simulated>,
     pub(super) meter: Meter,
+}
+
+/// Writes on the caller's thread, each in a commit of its own, so that the same calls have the same effects in the same order.
+#[derive(Debug)]
+struct Simulated {
+    connection: Mutex<Connection>,
+    /// Of the disk, after the commit: who is killed meanwhile has written, and does not know it.
+    latency: Duration,
 }
 
 impl Writer {
@@ -49,7 +59,13 @@ impl Writer {
                 drop(lock);
             })
             .map_err(|source| StoreError::Failed { what: "start its writer", source: source.into() })?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread), left: None, meter: Meter::default() })
+        Ok(Self { jobs: Some(jobs), thread: Some(thread), left: None, simulated: None, meter: Meter::default() })
+    }
+
+    /// Without a thread: the caller of a write waits for `latency` of its runtime's clock.
+    pub(super) fn simulated(connection: Connection, latency: Duration) -> Self {
+        let simulated = Some(Simulated { connection: Mutex::new(connection), latency });
+        Self { jobs: None, thread: None, left: None, simulated, meter: Meter::default() }
     }
 
     /// Every write after the next `left` answers [`StoreError::Closed`], as if the process had died there.
@@ -84,6 +100,11 @@ impl Writer {
         }
         let (reply, answer) = oneshot::channel();
         let call = Call { what, work: Some(work), result: None, reply };
+        if let Some(Simulated { connection, latency }) = &self.simulated {
+            commit_alone(&connection.lock().unwrap_or_else(PoisonError::into_inner), Box::new(call));
+            tokio::time::sleep(*latency).await;
+            return answer.await.map_err(|_| StoreError::Closed)?;
+        }
         let jobs = self.jobs.as_ref().ok_or(StoreError::Closed)?;
         jobs.send(Box::new(call)).await.map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
@@ -93,8 +114,9 @@ impl Writer {
 impl Writer {
     /// Returns when the thread has ended.
     pub(super) async fn closed(&self) {
-        if let Some(jobs) = &self.jobs {
-            jobs.closed().await;
+        match &self.jobs {
+            Some(jobs) => jobs.closed().await,
+            None => std::future::pending().await,
         }
     }
 }
@@ -104,7 +126,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.jobs = None;
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the store's writer panicked");
+            tracing::error!("store writer panicked");
         }
     }
 }
@@ -179,6 +201,12 @@ fn checkpoint(connection: &Connection, mode: &str) {
     if let Err(error) = connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(())) {
         tracing::warn!(%error, "WAL checkpoint failed; the WAL keeps growing");
     }
+}
+
+fn commit_alone(connection: &Connection, job: Box<dyn Job>) {
+    let mut batch = vec![job];
+    let committed = commit(connection, &mut batch);
+    batch.into_iter().for_each(|job| job.answer(&committed));
 }
 
 /// One transaction, one wait for the disk.

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use proctor_model::{Code, OperationId, OperationKind, Outcome, TaskId};
+use proctor_model::{Code, Message, OperationId, OperationKind, Outcome, TaskId};
 use proctor_store::prelude::*;
 use proctor_store::sqlite::SqliteStore;
 use proctor_store::{App, NewTask, StoreError, Target, TaskItem};
@@ -60,6 +60,7 @@ fn task(targets: usize, row_key: &str) -> NewTask {
             carried: false,
             register: false,
             time_limit_ms: 1,
+            wait_ms: 0,
         }],
         targets: vec![target; targets],
         outcomes: Vec::new(),
@@ -228,7 +229,9 @@ async fn reads_do_not_wait_for_a_writer_and_see_whole_calls_only() {
     let mut writers = JoinSet::new();
     for first in (0..200).step_by(10) {
         let store = Arc::clone(&store);
-        let outcome = |index| (OperationId::first(task(0, "").id, index), Outcome::new(Code::Success, "", true));
+        let outcome = |index| {
+            (OperationId::first(task(0, "").id, index), Outcome::new(Code::Success, Message::foreign(""), true))
+        };
         let outcomes: Vec<_> = (first..first + 10).map(outcome).collect();
         writers.spawn(async move { store.record_outcomes(&outcomes, 1).await.unwrap() });
     }

@@ -1,13 +1,19 @@
 //! Enrolment, hosts and their sessions.
 
+use std::net::IpAddr;
+
 use async_trait::async_trait;
 use proctor_model::{AgentId, HostKey};
 
-use crate::sqlite::{SqliteStore, enrolment, hosts, identity};
+use crate::sqlite::{SqliteStore, enrolment, followers, hosts, identity};
 use crate::{
     Cordon, EndedSession, EnrolRefusal, Enrolled, Enrolment, HostLocation, HostQuery, HostRecord, HostRemoval,
-    HostStore, JoinToken, JoinTokenRecord, Millis, Refusal, Result, SessionOpening, SessionRefusal, UnservedHost,
+    HostStore, JoinToken, JoinTokenRecord, Millis, PeerTrust, Refusal, Result, SessionOpening, SessionRefusal,
+    UnservedHost,
 };
+
+/// How long an operator's leave to come back with an expired certificate holds.
+const RETURN_MAX_MS: Millis = 24 * 3600 * 1000;
 
 const REMOVE_HOST: &str = "remove a host";
 
@@ -45,9 +51,26 @@ impl HostStore for SqliteStore {
         self.writer.run("set the cordon of a host", move |c| hosts::set_cordon(c, &host, cordon.as_ref())).await
     }
 
-    async fn approve_host(&self, host: &HostKey, key: &str) -> Result<std::result::Result<Option<bool>, Refusal>> {
-        let (host, key) = (*host, key.to_owned());
-        self.writer.run("approve a host", move |c| hosts::approve(c, &host, key)).await
+    async fn approve_host(
+        &self,
+        host: &HostKey,
+        key: &str,
+        now: Millis,
+    ) -> Result<std::result::Result<Option<bool>, Refusal>> {
+        let (host, key, until) = (*host, key.to_owned(), now.saturating_add(RETURN_MAX_MS));
+        self.writer.run("approve a host", move |c| hosts::approve(c, &host, key, until)).await
+    }
+
+    async fn let_back(
+        &self,
+        agent: &AgentId,
+        key_fingerprint: &str,
+        is_valid: bool,
+        remote: Option<IpAddr>,
+        now: Millis,
+    ) -> Result<std::result::Result<(), SessionRefusal>> {
+        let (agent, key) = (agent.clone(), key_fingerprint.to_owned());
+        self.writer.run("let an agent back", move |c| identity::let_back(c, &agent, &key, is_valid, remote, now)).await
     }
 
     async fn revoke_host(&self, host: &HostKey, now: Millis) -> Result<Option<Vec<(AgentId, u64)>>> {
@@ -62,7 +85,7 @@ impl HostStore for SqliteStore {
 
     async fn finish_host_removal(&self, removal: &HostRemoval) -> Result<()> {
         let row = removal.row;
-        while !self.writer.run(REMOVE_HOST, move |c| identity::remove_slice(c, row)).await? {}
+        while self.writer.run(REMOVE_HOST, move |c| identity::remove_slice(c, row)).await? > 0 {}
         Ok(())
     }
 
@@ -117,5 +140,14 @@ impl HostStore for SqliteStore {
     async fn end_sessions(&self, ended: &[EndedSession], now: Millis) -> Result<()> {
         let ended = ended.to_vec();
         self.writer.run("close a session", move |c| hosts::end_sessions(c, ended, now)).await
+    }
+
+    async fn keep_trust(&self, peer: &str, trust: Option<PeerTrust>) -> Result<()> {
+        let peer = peer.to_owned();
+        self.writer.run("keep whom a peer trusts", move |c| followers::keep(c, &peer, trust.as_ref())).await
+    }
+
+    async fn trusts(&self) -> Result<Vec<(String, PeerTrust)>> {
+        self.readers.run("read whom peers trust", followers::all).await
     }
 }

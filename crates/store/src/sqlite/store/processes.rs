@@ -8,10 +8,10 @@ use rusqlite::Connection;
 
 use crate::sqlite::column::SpecReader;
 use crate::sqlite::registrations::Since;
-use crate::sqlite::{SqliteStore, fleet, pools, processes, registrations};
+use crate::sqlite::{SqliteStore, fleet, host_state, pools, processes, registrations};
 use crate::{
-    Assignments, Fleet, Managed, Millis, Observation, PoolRecord, ProcessQuery, ProcessRecord, ProcessStore,
-    RegisterMode, Registered, Registration, Result, SpecRevision,
+    AgentReport, Assignments, Fleet, HostState, Managed, Millis, Observation, PoolRecord, ProcessQuery, ProcessRecord,
+    ProcessStore, RegisterMode, Registered, Registration, Result, SpecRevision,
 };
 
 #[async_trait]
@@ -64,9 +64,13 @@ impl ProcessStore for SqliteStore {
         self.readers.run("read what changed for agents", read).await
     }
 
-    async fn observe(&self, agent: &AgentId, epoch: u64, observations: &[Observation]) -> Result<Vec<bool>> {
-        let (agent, observations) = (agent.clone(), observations.to_vec());
-        self.writer.run("keep observations", move |c| processes::observe(c, &agent, epoch, &observations)).await
+    async fn host_state(&self, agent: &AgentId) -> Result<Option<HostState>> {
+        let agent = agent.clone();
+        self.readers.run("read the state of a host", move |c| host_state::read(c, &agent)).await
+    }
+
+    async fn observe_all(&self, reports: Vec<AgentReport>) -> Result<Vec<Vec<bool>>> {
+        self.writer.run("keep observations", move |c| processes::observe(c, &reports)).await
     }
 
     async fn observations(&self, agent: &AgentId) -> Result<Vec<Observation>> {

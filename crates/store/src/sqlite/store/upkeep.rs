@@ -77,6 +77,7 @@ impl UpkeepStore for SqliteStore {
             Prune::Tasks { .. }
             | Prune::BriefTasks { .. }
             | Prune::Events { .. }
+            | Prune::RemovedHosts
             | Prune::Tombstones { .. }
             | Prune::Tokens { .. }
             | Prune::Audit { .. } => self.writer.run(WHAT, move |c| retention::prune(c, what)).await,

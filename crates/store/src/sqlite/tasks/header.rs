@@ -43,6 +43,13 @@ pub(super) struct StoredItem {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) carried: bool,
     pub(super) time_limit_ms: u64,
+    /// Not there in rows of earlier versions, and where nothing waits.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) wait_ms: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A task's row, without what lies in the other tables.
@@ -100,8 +107,8 @@ impl Header {
     pub(super) fn items(&self, connection: &Connection, specs: &mut SpecReader) -> Tried<Vec<TaskItem>> {
         let read = |item: StoredItem| {
             let spec = item.spec.map(|hash| specs.of_hash(connection, &hash)).transpose()?;
-            let StoredItem { key, kind, carried, time_limit_ms, .. } = item;
-            Ok(TaskItem { key, kind, spec, carried, register: false, time_limit_ms })
+            let StoredItem { key, kind, carried, time_limit_ms, wait_ms, .. } = item;
+            Ok(TaskItem { key, kind, spec, carried, register: false, time_limit_ms, wait_ms })
         };
         self.stored_items()?.into_iter().map(read).collect()
     }

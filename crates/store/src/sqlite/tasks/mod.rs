@@ -20,7 +20,7 @@ use super::column::{signed, to_json};
 use super::failure::{Failure, Tried};
 use super::outcomes;
 use super::registrations::{Registrar, Wanted};
-use crate::{CreatedTask, Idempotency, NewTask, RegisterMode, Target, TaskItem};
+use crate::{CreatedTask, Idempotency, NewTask, RegisterMode, Registered, Target, TaskItem};
 
 /// Large enough that a chunk costs little beside its targets, small enough to be parsed at once.
 const TARGETS_PER_CHUNK: usize = 1000;
@@ -36,7 +36,7 @@ pub(super) fn create(connection: &Connection, task: &NewTask) -> Tried<CreatedTa
     insert_processes(connection, seq, &task.items)?;
     insert_chunks(connection, seq, &task.targets)?;
     outcomes::insert(connection, seq, &task.outcomes, task.created_at)?;
-    register_targets(&mut registrar, task)?;
+    let registered = register_targets(&mut registrar, task)?;
     if let Some(draft) = &task.audit {
         audit::append(connection, draft.clone(), task.created_at)?;
     }
@@ -45,7 +45,7 @@ pub(super) fn create(connection: &Connection, task: &NewTask) -> Tried<CreatedTa
             .prepare_cached("INSERT INTO idempotency (app, key, body_hash, task) VALUES (?1, ?2, ?3, ?4)")?
             .execute((app, key, body_hash.as_slice(), seq))?;
     }
-    Ok(CreatedTask::Created)
+    Ok(CreatedTask::Created { registered })
 }
 
 /// The task that the idempotency key stands for already.
@@ -124,8 +124,9 @@ fn check(task: &NewTask) -> Tried<()> {
 fn stored_items(registrar: &mut Registrar<'_>, items: &[TaskItem]) -> Tried<Vec<StoredItem>> {
     let store = |item: &TaskItem| {
         let spec = item.spec.as_ref().map(|spec| registrar.put_spec(spec)).transpose()?;
-        let TaskItem { key, kind, carried, time_limit_ms, .. } = item;
-        Ok(StoredItem { key: key.clone(), kind: *kind, spec, carried: *carried, time_limit_ms: *time_limit_ms })
+        let TaskItem { key, kind, carried, time_limit_ms, wait_ms, .. } = item;
+        let (carried, time_limit_ms, wait_ms) = (*carried, *time_limit_ms, *wait_ms);
+        Ok(StoredItem { key: key.clone(), kind: *kind, spec, carried, time_limit_ms, wait_ms })
     };
     items.iter().map(store).collect()
 }
@@ -149,17 +150,23 @@ fn insert_chunks(connection: &Connection, seq: i64, targets: &[Target]) -> Tried
     Ok(())
 }
 
-fn register_targets(registrar: &mut Registrar<'_>, task: &NewTask) -> Tried<()> {
+/// The generations of what is registered now, by target.
+fn register_targets(registrar: &mut Registrar<'_>, task: &NewTask) -> Tried<Vec<(u32, u64)>> {
     // On a host in maintenance nothing of the call happens.
     let is_cordoned = |(index, outcome): &(u32, Outcome)| (outcome.code == Code::Cordoned).then_some(*index);
     let cordoned: HashSet<u32> = task.outcomes.iter().filter_map(is_cordoned).collect();
-    let mut wanted = Vec::new();
-    for (_, target) in (0..).zip(&task.targets).filter(|(index, _)| !cordoned.contains(index)) {
+    let (mut wanted, mut indexes) = (Vec::new(), Vec::new());
+    for (index, target) in (0..).zip(&task.targets).filter(|(index, _)| !cordoned.contains(index)) {
         let TaskItem { register, key, spec, .. } = &task.items[target.item as usize];
         if let (true, Some(agent), Some(_)) = (register, &target.agent, spec) {
             wanted.push(Wanted { agent, key, spec: spec.as_ref() });
+            indexes.push(index);
         }
     }
-    registrar.change(&wanted, RegisterMode::Upsert)?;
-    Ok(())
+    let generation = |(index, answer)| match answer {
+        Registered::Stored { generation } => Some((index, generation)),
+        Registered::Exists | Registered::NoHost => None,
+    };
+    let answers = registrar.change(&wanted, RegisterMode::Upsert)?;
+    Ok(indexes.into_iter().zip(answers).filter_map(generation).collect())
 }

@@ -73,6 +73,7 @@ fn open_targets_of(connection: &Connection, task: &Header, specs: &mut SpecReade
             spec: item.spec.clone(),
             created_at: task.created_at,
             time_limit_ms: item.time_limit_ms,
+            wait_ms: item.wait_ms,
         });
     }
     Ok(open)
