@@ -9,12 +9,9 @@ pub(crate) fn explain(error: &(dyn Error + 'static), server: &str) -> String {
     proctor_pki::explain_link(error, server, LinkClient::Agent).unwrap_or_else(|| proctor_runtime::chain(error))
 }
 
-/// What an agent says of its own certificate before it tries.
-pub(crate) fn expired(since: jiff::Timestamp) -> String {
-    format!(
-        "this agent's certificate expired at {since}: check the clock; else remove identity/certificate.pem from the \
-         state directory and start the agent with a join token (it keeps its key and its host)"
-    )
+/// What an agent says of its own certificate, and why it got no other one.
+pub(crate) fn expired(since: jiff::Timestamp, why: &str) -> String {
+    format!("this agent's certificate expired at {since} (check the clock), and it got no new one: {why}")
 }
 
 /// The address of a link as people write it: `HOST:PORT`, nothing else.

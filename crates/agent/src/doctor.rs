@@ -173,7 +173,7 @@ fn lasts(left_ms: i64) -> Finding {
     let days = left_ms.div_euclid(DAY_MS);
     let renewed = "it is renewed over the session, so the agent has had none for long";
     match days {
-        ..0 => bad("certificate", "has expired: remove identity/certificate.pem and start the agent with a join token"),
+        ..0 => bad("certificate", "has expired: let the host back with `proctor hosts approve` on the server"),
         0..CERTIFICATE_DAYS_BAD => bad("certificate", format!("ends in {days} days: {renewed}")),
         CERTIFICATE_DAYS_BAD..CERTIFICATE_DAYS_WARN => {
             warning("certificate", format!("ends in {days} days: {renewed}"))
@@ -206,11 +206,14 @@ fn tracking(about: Result<&AgentView, &String>) -> Finding {
 
 /// As far as TLS with both certificates; no session is opened, so a running agent is not disturbed.
 async fn reach(server: &str, identity: &Identity) -> Finding {
-    let config =
-        match proctor_pki::session_config(&identity.authority_pem, &identity.current_certificate(), &identity.key) {
-            Ok(config) => config,
-            Err(error) => return bad("link", proctor_runtime::chain(&error)),
-        };
+    let config = match proctor_pki::session_config(
+        &identity.authorities_pem(),
+        &identity.current_certificate(),
+        &identity.key,
+    ) {
+        Ok(config) => config,
+        Err(error) => return bad("link", proctor_runtime::chain(&error)),
+    };
     let connected = async {
         let tcp = TcpStream::connect(server).await?;
         TlsConnector::from(Arc::new(config)).connect(proctor_pki::server_name(), tcp).await

@@ -90,8 +90,8 @@ pub fn parse_links(text: &str) -> Result<String, String> {
         return Err(format!("names {} addresses, at most {ENDPOINTS_MAX} are tried", links.len()));
     }
     let links = links.into_iter().map(crate::parse_link).collect::<Result<Vec<_>, _>>()?;
-    for (place, link) in links.iter().enumerate() {
-        if links[..place].contains(link) {
+    for (index, link) in links.iter().enumerate() {
+        if links[..index].contains(link) {
             return Err(format!("names {link} twice"));
         }
     }

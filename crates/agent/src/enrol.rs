@@ -57,11 +57,11 @@ pub(crate) async fn identity(options: &Options, host: &Host) -> Result<Identity,
             Ok(Ok(())) => break,
             Ok(Err(Failure::ForGood(error))) => return Err(error),
             Ok(Err(Failure::Passing(reason))) => {
-                tracing::warn!(server = %options.server, %reason, "cannot enrol yet; trying again");
+                tracing::warn!(server = %options.server, %reason, "cannot enrol yet, retrying");
             }
             Err(_) => {
                 let reason = connect_error::explain(&NoSession::Silent, &options.server);
-                tracing::warn!(server = %options.server, %reason, "cannot enrol yet; trying again");
+                tracing::warn!(server = %options.server, %reason, "cannot enrol yet, retrying");
             }
         }
         tokio::time::sleep(backoff.next_wait()).await;

@@ -2,11 +2,13 @@
 //!
 //! `identity/key.pem` is made first and never leaves the host; `identity/agent.json` says which
 //! agent for which host; `identity/certificate.pem` and `identity/authority.pem` come from the
-//! server. All four make an identity. `identity/session` holds the epoch of the last session: by it the
+//! server. All four make an identity. While one authority takes over from another, both are in the file. `identity/session` holds the epoch of the last session: by it the
 //! server tells the directory from an older copy of it. `identity/control.json` is of `trust`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use proctor_model::{AgentId, HostKey};
 use proctor_pki::{AgentKey, FileDigest};
 use proctor_runtime::private;
@@ -18,7 +20,7 @@ pub(crate) struct Identity {
     pub(crate) host: HostKey,
     pub(crate) key: AgentKey,
     pub(crate) certificate_pem: String,
-    pub(crate) authority_pem: String,
+    authorities_pem: RwLock<Arc<str>>,
     dir: PathBuf,
 }
 
@@ -64,7 +66,8 @@ impl Identity {
         };
         let card: AgentIdentity = serde_json::from_str(&card).map_err(std::io::Error::other)?;
         let key = AgentKey::from_pem(&key).map_err(std::io::Error::other)?;
-        Ok(Some(Self { agent: card.agent, host: card.host, key, certificate_pem, authority_pem, dir }))
+        let authorities_pem = RwLock::new(authority_pem.into());
+        Ok(Some(Self { agent: card.agent, host: card.host, key, certificate_pem, authorities_pem, dir }))
     }
 
     /// Who enrolled here before, whatever became of the certificate.
@@ -105,6 +108,24 @@ impl Identity {
 
     pub(crate) fn renew(&self, certificate_pem: &str) -> std::io::Result<()> {
         private::write(&self.dir.join("certificate.pem"), certificate_pem)
+    }
+
+    /// The authorities that this agent believes now.
+    pub(crate) fn authorities_pem(&self) -> Arc<str> {
+        self.authorities_pem.read().clone()
+    }
+
+    /// From now on these, and no others.
+    pub(crate) fn believe(&self, authorities_pem: &str) -> std::io::Result<()> {
+        let mut present = self.authorities_pem.write();
+        private::write(&self.dir.join("authority.pem"), authorities_pem)?;
+        *present = authorities_pem.into();
+        Ok(())
+    }
+
+    /// The fingerprint of the authority that issued the present certificate, if this agent believes it.
+    pub(crate) fn certified_by(&self) -> Option<String> {
+        proctor_pki::issuer_fingerprint(&self.authorities_pem(), &self.current_certificate()).ok().flatten()
     }
 
     /// The epoch of the last session; 0 before the first.

@@ -1,8 +1,8 @@
 //! The agent's durable memory.
 //!
 //! Durable: processes with all that decides about them, operations that began with their outcome,
-//! pools, the newest generation seen, events that the server has not seen (bounded), what is left of forgotten
-//! processes; and, where it cannot be written, what is owed to it (`reserve`). Rebuilt by
+//! pools, the newest generation seen, the generation of each process and pool (`held`), events that the server has not
+//! seen (bounded), what is left of forgotten processes; and, where it cannot be written, what is owed to it (`reserve`). Rebuilt by
 //! looking: what runs. Hot: one transaction for each turn of the driver, on the driver's own thread,
 //! which waits for it in any case.
 //!
@@ -17,6 +17,7 @@
 //! be read at all is put aside, not deleted, and a new one begins; pid files tell what runs.
 
 mod events;
+mod held;
 mod released;
 mod reserve;
 #[cfg(test)]
@@ -32,9 +33,11 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::spool::SPOOLED_MAX;
+pub(crate) use held::{Held, HeldName};
+pub(crate) use released::Released;
 
 /// Step `n` leads from schema `n` to `n + 1`; steps are only ever added.
-const STEPS: [&str; 3] = [
+const STEPS: [&str; 4] = [
     "CREATE TABLE fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
      CREATE TABLE process (
          namespace TEXT NOT NULL, name TEXT NOT NULL, record TEXT NOT NULL,
@@ -50,6 +53,9 @@ const STEPS: [&str; 3] = [
     "CREATE TABLE estate (
          namespace TEXT NOT NULL, name TEXT NOT NULL, elder TEXT NOT NULL,
          PRIMARY KEY (namespace, name)) STRICT, WITHOUT ROWID;",
+    "CREATE TABLE held (
+         kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, generation INTEGER NOT NULL,
+         PRIMARY KEY (kind, namespace, name)) STRICT, WITHOUT ROWID;",
 ];
 pub(crate) const SCHEMA: u32 = STEPS.len() as u32;
 /// To an agent that has seen this generation the server assigns everything that came later, and says what was
@@ -81,6 +87,7 @@ pub enum LedgerError {
 pub(crate) struct LedgerState {
     pub(crate) boot: Option<BootId>,
     pub(crate) generation: u64,
+    pub(crate) held: Held,
     pub(crate) processes: Vec<(ProcessKey, Record)>,
     /// Of forgotten processes.
     pub(crate) estates: BTreeMap<ProcessKey, Elder>,
@@ -105,6 +112,8 @@ pub(crate) struct LedgerBatch {
     pub(crate) now: i64,
     pub(crate) boot: Option<BootId>,
     pub(crate) generation: Option<u64>,
+    /// The generations of what was assigned; none where it is no longer registered.
+    pub(crate) held: BTreeMap<HeldName, Option<u64>>,
     /// A registration waits in one of the records.
     pub(crate) is_registering: bool,
     pub(crate) processes: BTreeMap<ProcessKey, Record>,
@@ -135,6 +144,7 @@ impl LedgerBatch {
             && self.events.is_empty()
             && self.events_seen.is_none()
             && self.generation.is_none()
+            && self.held.is_empty()
             && self.boot.is_none()
     }
 
@@ -162,6 +172,7 @@ impl LedgerBatch {
         }
         self.boot = later.boot.or_else(|| self.boot.take());
         self.generation = self.generation.max(later.generation);
+        self.held.extend(later.held);
         later.processes.into_iter().for_each(|(key, record)| self.put(key, record));
         later.forgotten.into_iter().for_each(|key| self.forget(key));
         self.estates.extend(later.estates);
@@ -222,7 +233,7 @@ pub(crate) struct Ledger {
     connection: Connection,
     spooled: events::Spooled,
     reserve: reserve::Reserve,
-    released: released::Released,
+    released: Released,
     /// Whether what is written now is synced to the disk.
     is_synced: bool,
 }
@@ -251,7 +262,7 @@ impl Ledger {
             .map_err(|source| LedgerError::Open { path: path.to_owned(), source })?;
         let mut reserve = reserve::Reserve::open(path);
         reserve.apply(taken, &mut memory);
-        let (spooled, released) = (events::Spooled::default(), released::Released::open(path));
+        let (spooled, released) = (events::Spooled::default(), Released::open(path));
         Ok((Self { connection, spooled, reserve, released, is_synced: true }, memory))
     }
 
@@ -295,7 +306,7 @@ impl Ledger {
     }
 
     /// What somebody on this host has stopped or released; outlives the loss of the ledger.
-    pub(crate) fn released(&mut self) -> &mut released::Released {
+    pub(crate) fn released(&mut self) -> &mut Released {
         &mut self.released
     }
 
@@ -357,8 +368,9 @@ fn configure(connection: &Connection) -> rusqlite::Result<u32> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
-    // A small cache: the agent reads its ledger once, at start.
-    connection.pragma_update(None, "cache_size", -256)?;
+    // Room for a storm of changes to a thousand processes, given back when it is over ([`Ledger::shrink`]): with less, the
+    // same pages are read and written again and again.
+    connection.pragma_update(None, "cache_size", -2048)?;
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
@@ -399,6 +411,7 @@ fn read(connection: &Connection) -> rusqlite::Result<LedgerState> {
     while let Some(row) = rows.next()? {
         memory.pools.extend(readable(parse_json(row, 0), "pool", &mut skipped)?);
     }
+    memory.held = held::read(connection)?;
     if skipped > 0 {
         memory.generation = 0; // the server assigns everything again
     }
@@ -423,7 +436,7 @@ fn readable<T>(row: rusqlite::Result<T>, what: &str, skipped: &mut usize) -> rus
     match row {
         Ok(row) => Ok(Some(row)),
         Err(error @ rusqlite::Error::FromSqlConversionFailure(..)) => {
-            tracing::error!(%error, what, "skipped an unreadable row of the ledger");
+            tracing::error!(%error, what, "skipped unreadable ledger row");
             *skipped += 1;
             Ok(None)
         }
@@ -488,6 +501,7 @@ fn commit(
         set_fact(&transaction, RESERVE_TAKEN, &number.to_string())?;
     }
     write_facts(&transaction, batch)?;
+    held::write(&transaction, &batch.held)?;
     write_processes(&transaction, batch)?;
     write_operations(&transaction, batch)?;
     events::write(&transaction, batch, spooled)?;

@@ -155,14 +155,14 @@ pub enum AgentError {
 
 /// How an agent ended that did nothing wrong.
 #[derive(Debug)]
-pub enum Ended {
+pub enum AgentExit {
     Stopped,
-    /// Another version is to be tried in its place.
+    /// Another version is to be tried instead.
     Upgrade(Box<Trial>),
 }
 
 /// Runs until `tasks` end, or a new version is ready for its trial. Returns an error for what waiting does not cure.
-pub async fn run(options: Options, tasks: Tasks) -> Result<Ended, AgentError> {
+pub async fn run(options: Options, tasks: Tasks) -> Result<AgentExit, AgentError> {
     let _lock = lock(&options.state_dir).await?;
     let alone = match enrolled_id(&options.state_dir) {
         Some(agent) => Some(single_instance::claim(&agent).await?),
@@ -212,23 +212,23 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<Ended, AgentError> {
             Some(alone) => alone,
             None => single_instance::claim(&identity.agent).await?,
         };
-        tracing::info!(agent = %identity.agent, host = %identity.host, "this agent is enrolled");
+        tracing::info!(agent = %identity.agent, host = %identity.host, "agent enrolled");
         about.enrolled(&identity);
-        let trust = trust::Trust::load(&options.state_dir, &identity.authority_pem)?;
+        let trust = trust::Trust::load(&options.state_dir, &identity.authorities_pem())?;
         let known = link::Known { identity: Arc::new(identity), trust, upgrades, leaving: leaving.clone() };
         link::Link::new(&options, known, host, policy, inbox.clone(), about, seen).run().await
     };
     let watched = watch_driver(inbox.clone(), turns, is_gone, tasks.shutdown());
     let connected = async {
         tokio::select! {
-            result = connected => result.map(|()| Ended::Stopped),
+            result = connected => result.map(|()| AgentExit::Stopped),
             failure = watched => Err(failure),
-            trial = Box::pin(upgrader.run(told)) => Ok(Ended::Upgrade(Box::new(trial))),
+            trial = Box::pin(upgrader.run(told)) => Ok(AgentExit::Upgrade(Box::new(trial))),
         }
     };
     tokio::select! {
         result = connected => result,
-        () = leaving.is_over(|| linked.is_connected()) => Ok(Ended::Stopped),
+        () = leaving.is_over(|| linked.is_connected()) => Ok(AgentExit::Stopped),
     }
 }
 

@@ -2,10 +2,13 @@
 //!
 //! Promised: of a control plane that signs, nothing unsigned reaches the driver but what anybody may say (a beat, a
 //! refusal, "busy"). The first message that does not verify ends the session, and the driver tells of it in an event.
+//! Start at `Link::run`; `authorities` follows a rotation of the control plane's authority.
 
+mod authorities;
 mod leaving;
 mod pace;
 mod queue;
+mod returning;
 mod waits;
 
 use std::collections::HashMap;
@@ -18,7 +21,7 @@ use std::time::Duration;
 use futures::{SinkExt, StreamExt};
 use parking_lot::Mutex;
 use proctor_host::Host;
-use proctor_model::RelayId;
+use proctor_model::{AgentState, RelayId};
 use proctor_pki::{CommandCheck, HelloTerms, ReportSeal, SessionTerms, Untrusted, relay_reached, seal_hello};
 use proctor_runtime::{chain, clock, prepare_link};
 use proctor_wire::{
@@ -27,6 +30,7 @@ use proctor_wire::{
 };
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -43,6 +47,7 @@ use crate::report_sender::{NotSent, ReportSender, Sealing};
 use crate::trust::{self, Trust};
 use crate::upgrade::{Told, UpgradeInbox};
 use crate::{AgentError, Options};
+use authorities::Following;
 pub(crate) use leaving::Leaving;
 use pace::SessionPace;
 pub(crate) use queue::LinkOutbox;
@@ -57,6 +62,8 @@ const RENEW_BEFORE: Duration = Duration::from_secs(10 * 24 * 3600);
 const STEADY: Duration = Duration::from_secs(30);
 const RENEW_PERIOD: Duration = Duration::from_secs(3600);
 const CHALLENGE_BYTES: usize = 32;
+/// How long the driver has to say what the agent has: without it, everything is told.
+const STATE_LIMIT: Duration = Duration::from_secs(1);
 
 /// Who this agent is, and whom it obeys.
 pub(crate) struct Known {
@@ -84,6 +91,7 @@ pub(crate) struct Link {
     /// The epoch of the last session of this run.
     last_epoch: AtomicU64,
     leaving: Leaving,
+    following: Following,
     /// By endpoint: a relay would use up the tickets of the server.
     tls: Mutex<HashMap<String, ForCertificate>>,
 }
@@ -91,6 +99,7 @@ pub(crate) struct Link {
 /// The configuration for a certificate, with the tickets that the server gave for it.
 struct ForCertificate {
     certificate_pem: String,
+    authorities_pem: Arc<str>,
     config: Arc<ClientConfig>,
 }
 
@@ -98,8 +107,6 @@ struct ForCertificate {
 enum SessionEnd {
     #[error(transparent)]
     Link(#[from] NoSession),
-    #[error("{0}")]
-    Expired(String),
     #[error("the identity cannot be used")]
     Pki(#[from] proctor_pki::PkiError),
     #[error("the server's message failed verification")]
@@ -155,6 +162,7 @@ struct Opened {
     check: Option<CommandCheck>,
     beat: Duration,
     is_relayed: bool,
+    is_state_known: bool,
 }
 
 async fn handshake(tcp: TcpStream, config: Arc<ClientConfig>) -> Result<Stream, SessionEnd> {
@@ -202,6 +210,7 @@ impl Link {
             nonce: Uuid::new_v4(),
             last_epoch: AtomicU64::new(0),
             leaving,
+            following: Following::default(),
             tls: Mutex::default(),
         }
     }
@@ -257,16 +266,17 @@ impl Link {
         }
         let why = match ended {
             SessionEnd::Link(no_session) => connect_error::explain(no_session, server),
-            SessionEnd::Expired(_) | SessionEnd::Pki(_) | SessionEnd::Untrusted(_) | SessionEnd::Shutdown => {
-                chain(ended)
-            }
+            SessionEnd::Pki(_) | SessionEnd::Untrusted(_) | SessionEnd::Shutdown => chain(ended),
         };
         tracing::warn!(server, why, ?wait, "cannot open session");
         tokio::time::sleep(wait).await;
     }
 
     async fn connect(&self, server: &str, is_one_of_several: bool) -> Result<Opened, SessionEnd> {
-        let (config, begun) = (self.usable_config(server)?, tokio::time::Instant::now());
+        if let Some(expired_at) = self.expired_at() {
+            Box::pin(self.come_back(server, expired_at)).await?;
+        }
+        let (config, begun) = (self.tls_config(server)?, tokio::time::Instant::now());
         let limit = if is_one_of_several { CONNECT_LIMIT_OF_SEVERAL } else { CONNECT_LIMIT };
         let dial = Box::pin(TcpStream::connect(server));
         let tls = within_limit(limit, dial, |tcp| Box::pin(handshake(tcp, config))).await?;
@@ -276,16 +286,11 @@ impl Link {
         tokio::time::timeout_at(until, greeting).await.map_err(|_| NoSession::Silent)?
     }
 
-    /// Of a certificate that has not expired.
-    fn usable_config(&self, server: &str) -> Result<Arc<ClientConfig>, SessionEnd> {
-        let identity = &self.identity;
-        if let Ok(expires_at) = proctor_pki::expires_at(&identity.current_certificate()) {
-            self.about.metrics.certificate(expires_at.as_second());
-            if expires_at.as_millisecond() <= clock::unix_millis() {
-                return Err(SessionEnd::Expired(connect_error::expired(expires_at)));
-            }
-        }
-        self.tls_config(server)
+    /// When the certificate expired; None where it has not.
+    fn expired_at(&self) -> Option<jiff::Timestamp> {
+        let expires_at = proctor_pki::expires_at(&self.identity.current_certificate()).ok()?;
+        self.about.metrics.certificate(expires_at.as_second());
+        (expires_at.as_millisecond() <= clock::unix_millis()).then_some(expires_at)
     }
 
     async fn greet(&self, server: &str, tls: Stream, relay: Option<RelayId>) -> Result<Opened, SessionEnd> {
@@ -315,6 +320,7 @@ impl Link {
             seen_epoch: said.seen_epoch,
             challenge: Some(challenge.to_vec()),
             upgrades: self.is_program,
+            state: self.state().await,
         };
         let hello = match &relay {
             None => hello,
@@ -350,20 +356,32 @@ impl Link {
         if is_relayed {
             sender.wait_while_heard(&receiver);
         }
-        Ok(Opened { sender: ReportSender::new(sender, sealing), receiver, check, beat, is_relayed })
+        let is_state_known = terms.state_known;
+        Ok(Opened { sender: ReportSender::new(sender, sealing), receiver, check, beat, is_relayed, is_state_known })
     }
 
-    /// The same for all sessions with an endpoint, so that they are resumed; another one after a renewal.
+    /// What the agent has, in short, for a server that may have the same.
+    async fn state(&self) -> Option<AgentState> {
+        let (answer, answered) = oneshot::channel();
+        self.inbox.try_send(Input::Greeting(answer)).ok()?;
+        tokio::time::timeout(STATE_LIMIT, answered).await.ok()?.ok()
+    }
+
+    /// The same for all sessions with an endpoint, so that they are resumed; another one after a renewal, and with other
+    /// authorities.
     fn tls_config(&self, server: &str) -> Result<Arc<ClientConfig>, SessionEnd> {
         let identity = &self.identity;
-        let certificate_pem = identity.current_certificate();
+        let (certificate_pem, authorities_pem) = (identity.current_certificate(), identity.authorities_pem());
         let mut tls = self.tls.lock();
-        if let Some(known) = tls.get(server).filter(|known| known.certificate_pem == certificate_pem) {
+        let is_same = |known: &&ForCertificate| {
+            known.certificate_pem == certificate_pem && known.authorities_pem == authorities_pem
+        };
+        if let Some(known) = tls.get(server).filter(is_same) {
             return Ok(known.config.clone());
         }
-        let config = proctor_pki::session_config(&identity.authority_pem, &certificate_pem, &identity.key)?;
+        let config = proctor_pki::session_config(&authorities_pem, &certificate_pem, &identity.key)?;
         let config = Arc::new(proctor_pki::resuming(config));
-        tls.insert(server.to_owned(), ForCertificate { certificate_pem, config: config.clone() });
+        tls.insert(server.to_owned(), ForCertificate { certificate_pem, authorities_pem, config: config.clone() });
         Ok(config)
     }
 
@@ -372,16 +390,16 @@ impl Link {
         self.last_epoch.store(epoch, Ordering::Release);
         let recorded = self.identity.record_epoch(epoch);
         if let Err(error) = &recorded {
-            tracing::warn!(%error, epoch, "session epoch not recorded");
+            tracing::warn!(%error, epoch, "cannot record session epoch");
         }
         FromAgent::Settled { epoch, recorded: recorded.is_ok() }
     }
 
     async fn carry(&self, opened: Opened, pace: &SessionPace) -> SessionEnd {
-        let Opened { mut sender, receiver, check, beat: _, is_relayed: _ } = opened;
+        let Opened { mut sender, receiver, check, beat: _, is_relayed: _, is_state_known } = opened;
         let (outbox, unqueued) = outbox();
         self.upgrades.connect(Some(outbox.control.clone()));
-        if self.inbox.send(Input::Connected(outbox.clone())).await.is_err() {
+        if self.inbox.send(Input::Connected { link: outbox.clone(), is_state_known }).await.is_err() {
             return SessionEnd::Shutdown;
         }
         let result = tokio::select! {
@@ -430,7 +448,7 @@ impl Link {
             match message {
                 FromServer::Signed(signed) => {
                     let mut skipped = None;
-                    let messages = check.open(&self.identity.authority_pem, &signed, trust::now(), &mut skipped)?;
+                    let messages = check.open(&self.identity.authorities_pem(), &signed, trust::now(), &mut skipped)?;
                     self.trust.learn(check.trust());
                     tell_skipped(skipped);
                     for message in messages {
@@ -456,6 +474,7 @@ impl Link {
                 | FromServer::Upgrade(_)
                 | FromServer::BuildPart { .. }
                 | FromServer::Renewed { .. }
+                | FromServer::Authorities(_)
                 | FromServer::Enrolled { .. }
                 | FromServer::RelayEnrolled { .. }
                 | FromServer::Challenge { .. }
@@ -497,8 +516,15 @@ impl Link {
             }
             FromServer::Renewed { certificate_pem } => {
                 self.renewed(&certificate_pem);
+                self.tell_trusted(outbox);
                 Ok(())
             }
+            // Nobody who only carries the session may choose whom this agent believes.
+            FromServer::Authorities(announced) if is_signed => {
+                self.hear_authorities(announced, outbox);
+                Ok(())
+            }
+            FromServer::Authorities(_) => Ok(()),
             FromServer::Refused { reason, retry } => Err(NoSession::Refused { reason, retry }.into()),
             FromServer::Busy { retry_after } => Err(NoSession::Busy(retry_after).into()),
             message @ (FromServer::Operate { .. }
@@ -542,7 +568,10 @@ impl Link {
                 biased;
                 _ = beats.tick() => tell_beat(),
                 () = pace.changed() => beats = beats_after(pace.beat()),
-                _ = renewals.tick() => queue.extend(self.renewal()),
+                _ = renewals.tick() => {
+                    queue.extend(self.follow_again());
+                    queue.extend(self.renewal());
+                }
                 Some(message) = unqueued.control.recv(), if queue.has_control_room() => queue.push(message),
                 Some(message) = unqueued.reports.recv(), if queue.has_room() => queue.push(message),
                 () = std::future::ready(()), if !queue.is_empty() => {}
@@ -550,11 +579,12 @@ impl Link {
         }
     }
 
-    /// A request for a new certificate, when the present one nears its end.
+    /// A request for a new certificate, when the present one nears its end or another authority issues now.
     fn renewal(&self) -> Option<FromAgent> {
         let expires = proctor_pki::expires_at(&self.identity.current_certificate()).ok()?;
         let left_ms = expires.as_millisecond() - clock::unix_millis();
-        let is_due = left_ms < i64::try_from(RENEW_BEFORE.as_millis()).expect("ten days fit");
+        let is_due =
+            left_ms < i64::try_from(RENEW_BEFORE.as_millis()).expect("ten days fit") || self.is_of_other_issuer();
         let csr_der = is_due.then(|| self.identity.key.csr_der())?.ok()?;
         Some(FromAgent::Renew { csr_der })
     }
@@ -565,16 +595,16 @@ impl Link {
                 if let Ok(expires_at) = proctor_pki::expires_at(certificate_pem) {
                     self.about.metrics.certificate(expires_at.as_second());
                 }
-                tracing::info!("the certificate was renewed");
+                tracing::info!("certificate renewed");
             }
-            Err(error) => tracing::error!(%error, "the renewed certificate cannot be saved"),
+            Err(error) => tracing::error!(%error, "cannot save renewed certificate"),
         }
     }
 }
 
 fn tell_skipped(skipped: Option<Skipped>) {
     if let Some(Skipped { what, count, first }) = skipped {
-        tracing::warn!(what, count, first, "skipped items of a message of the server");
+        tracing::warn!(what, count, first, "skipped unreadable items of a server message");
     }
 }
 

@@ -94,7 +94,7 @@ struct RuleDocument {
 impl Policy {
     pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, PolicyError> {
         let Document { users, paths, operations, upgrades, logs, rule } = toml::from_str(text).map_err(|error| {
-            let (line, column) = place_of(text, error.span().map_or(0, |span| span.start));
+            let (line, column) = line_and_column(text, error.span().map_or(0, |span| span.start));
             PolicyError::Wrong { path: path.to_owned(), line, column, problem: error.message().to_owned() }
         })?;
         let restricts = users.is_some() || paths.is_some() || operations.is_some() || !rule.is_empty();
@@ -256,7 +256,7 @@ pub(crate) fn is_in_root(real: &Path, root: &AbsolutePath) -> bool {
 }
 
 /// Line and column, counted from 1, as editors show them.
-fn place_of(text: &str, offset: usize) -> (usize, usize) {
+fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
     let before = &text[..text.floor_char_boundary(offset)];
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)

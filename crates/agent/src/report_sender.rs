@@ -152,6 +152,7 @@ mod tests {
             beat_interval_ms: 1,
             server_time_ms: 1,
             signed_reports: true,
+            state_known: false,
             hello: HelloTerms { boot: &boot, nonce: b"run", seen_generation: 0, seen_epoch: None },
         };
         Sealing::new(ReportSeal::new(&terms), Arc::new(Identity::load(dir.path()).unwrap().unwrap()))

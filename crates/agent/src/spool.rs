@@ -33,15 +33,8 @@ pub(crate) struct Draft {
 
 impl Draft {
     /// `content` is a sentence for people.
-    pub(crate) fn new(kind: EventKind, content: impl Into<Message>) -> Self {
-        Self {
-            kind,
-            content: content.into(),
-            process: None,
-            proc_name: String::new(),
-            report_id: None,
-            details: BTreeMap::new(),
-        }
+    pub(crate) fn new(kind: EventKind, content: Message) -> Self {
+        Self { kind, content, process: None, proc_name: String::new(), report_id: None, details: BTreeMap::new() }
     }
 
     pub(crate) fn of(mut self, key: &ProcessKey, spec: &Spec) -> Self {
@@ -175,7 +168,9 @@ mod tests {
     }
 
     fn push(spool: &mut EventSpool, count: usize) -> Vec<u64> {
-        (0..count).map(|_| spool.push(Draft::new(EventKind::Started, "it runs"), 5).sequence).collect()
+        (0..count)
+            .map(|_| spool.push(Draft::new(EventKind::Started, Message::foreign("it runs")), 5).sequence)
+            .collect()
     }
 
     fn unsent(spool: &EventSpool, max: usize) -> Vec<u64> {
@@ -226,7 +221,8 @@ mod tests {
     fn one_message_holds_at_least_one_event_and_not_too_many_bytes() {
         let mut spool = spool();
         for _ in 0..300 {
-            let draft = Draft::new(EventKind::Exited, "x".repeat(10_000)).detail("ranking", "x".repeat(15_000));
+            let draft = Draft::new(EventKind::Exited, Message::foreign("x".repeat(10_000)))
+                .detail("ranking", "x".repeat(15_000));
             let _ = spool.push(draft, 1);
         }
 

@@ -1,6 +1,6 @@
 //! What this agent has learnt of its control plane: that it signs, its epoch, and the oldest signing key that counts.
 //!
-//! Promised: what was learnt is never unlearnt as long as the authority is the same, so that nobody talks the agent
+//! Promised: what was learnt is never unlearnt as long as the authority is the same, or handed over to its successor, so that nobody talks the agent
 //! into taking unsigned commands, an older copy of the server, or a key that was replaced. A damaged record counts as
 //! "it signs". Where the disk is full the agent knows it until it ends, and tries to record it with what it hears, at
 //! most once in [`RECORD_PERIOD`]. Absent: the signatures (see `proctor_pki`).
@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use proctor_pki::{CommandCheck, ControlTrust, SessionTerms, TrustedSigner, Untrusted};
 use proctor_runtime::{clock, private};
 use proctor_wire::WelcomeProof;
@@ -22,9 +22,16 @@ const RECORD_PERIOD: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Trust {
     path: PathBuf,
-    authority_pem: String,
-    authority: String,
+    believed: RwLock<Believed>,
     learnt: Mutex<TrustState>,
+}
+
+/// The authorities of the control plane.
+#[derive(Debug)]
+struct Believed {
+    authorities_pem: String,
+    /// The one that the record names: as long as it is believed, the control plane is the same.
+    authority: String,
 }
 
 #[derive(Debug, Default)]
@@ -34,6 +41,17 @@ struct TrustState {
     /// What the file says of it.
     recorded: Option<ControlTrust>,
     tried_at: Option<Instant>,
+}
+
+/// Why other authorities cannot be kept.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HandOverError {
+    #[error("none of the authorities is one that this agent believes")]
+    Unrelated,
+    #[error("the authorities cannot be read")]
+    Unreadable(#[from] proctor_pki::PkiError),
+    #[error("cannot record the authorities")]
+    Record(#[from] std::io::Error),
 }
 
 /// Why an enrolment cannot be kept.
@@ -54,28 +72,57 @@ struct Record {
 }
 
 impl Trust {
-    pub(crate) fn load(state_dir: &Path, authority_pem: &str) -> Result<Self, proctor_pki::PkiError> {
+    pub(crate) fn load(state_dir: &Path, authorities_pem: &str) -> Result<Self, proctor_pki::PkiError> {
         let path = state_dir.join(FILE);
-        let authority = proctor_pki::certificate_fingerprint(authority_pem)?;
+        let authorities = proctor_pki::authority_fingerprints(authorities_pem)?;
+        let mut authority = proctor_pki::certificate_fingerprint(authorities_pem)?;
         let damaged = || TrustState { known: Some(ControlTrust::default()), ..TrustState::default() };
         let learnt = match std::fs::read_to_string(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => TrustState::default(),
             Err(_) => damaged(),
             Ok(text) => match serde_json::from_str::<Record>(&text) {
                 Ok(record) => {
-                    let recorded = (record.authority == authority).then_some(record.trust);
+                    let is_same = authorities.contains(&record.authority);
+                    let recorded = is_same.then_some(record.trust);
+                    if is_same {
+                        authority = record.authority;
+                    }
                     TrustState { known: recorded, recorded, tried_at: None }
                 }
                 Err(_) => damaged(),
             },
         };
-        Ok(Self { path, authority_pem: authority_pem.to_owned(), authority, learnt: Mutex::new(learnt) })
+        let believed = RwLock::new(Believed { authorities_pem: authorities_pem.to_owned(), authority });
+        Ok(Self { path, believed, learnt: Mutex::new(learnt) })
+    }
+
+    /// The authorities change to these. The record names one that is among the old and the new ones before `keep` replaces
+    /// the old ones on the disk: whatever happens in between, it is the record of this control plane.
+    pub(crate) fn hand_over(
+        &self,
+        authorities_pem: &str,
+        keep: impl FnOnce() -> std::io::Result<()>,
+    ) -> Result<(), HandOverError> {
+        let (new, mut believed) = (proctor_pki::authority_fingerprints(authorities_pem)?, self.believed.write());
+        let old = proctor_pki::authority_fingerprints(&believed.authorities_pem)?;
+        let common = new.iter().find(|authority| old.contains(authority)).ok_or(HandOverError::Unrelated)?;
+        let known = self.learnt.lock().known;
+        if let Some(trust) = known.filter(|_| !new.contains(&believed.authority)) {
+            self.record_for(common, trust)?;
+            self.learnt.lock().recorded = Some(trust);
+        }
+        if !new.contains(&believed.authority) {
+            believed.authority.clone_from(common);
+        }
+        keep()?;
+        authorities_pem.clone_into(&mut believed.authorities_pem);
+        Ok(())
     }
 
     /// Enrolment: a control plane that shows the certificate of its signing key signs from the first session on. It is
     /// recorded, or there is no enrolment: the sessions go by the file.
     pub(crate) fn enrolled(&self, signer_der: &[u8]) -> Result<(), TrustError> {
-        let signer = TrustedSigner::of(&self.authority_pem, signer_der, now())?;
+        let signer = TrustedSigner::of(&self.believed.read().authorities_pem, signer_der, now())?;
         let known = self.learnt.lock().known.unwrap_or_default();
         let trust = ControlTrust { oldest_signer: known.oldest_signer.max(signer.oldest), ..known };
         self.record(trust)?;
@@ -93,7 +140,8 @@ impl Trust {
         let Some(proof) = proof else {
             return if known.is_some() { Err(Untrusted::Unsigned) } else { Ok(None) };
         };
-        let check = CommandCheck::of_welcome(&self.authority_pem, terms, proof, known.unwrap_or_default(), now())?;
+        let believed = self.believed.read().authorities_pem.clone();
+        let check = CommandCheck::of_welcome(&believed, terms, proof, known.unwrap_or_default(), now())?;
         self.learn(check.trust());
         Ok(Some(check))
     }
@@ -104,6 +152,8 @@ impl Trust {
     }
 
     fn learn_at(&self, trust: ControlTrust, now: Instant) {
+        // Before the lock, as in `hand_over`: the two are never taken in the other order.
+        let authority = self.believed.read().authority.clone();
         let mut learnt = self.learnt.lock();
         let is_new = learnt.known.replace(trust) != Some(trust);
         let is_due = learnt.tried_at.is_none_or(|at| now.saturating_duration_since(at) >= RECORD_PERIOD);
@@ -111,7 +161,7 @@ impl Trust {
             return;
         }
         learnt.tried_at = Some(now);
-        match self.record(trust) {
+        match self.record_for(&authority, trust) {
             Ok(()) => learnt.recorded = Some(trust),
             Err(error) => {
                 tracing::error!(path = %self.path.display(), %error, "cannot record the control plane's signing key");
@@ -120,7 +170,11 @@ impl Trust {
     }
 
     fn record(&self, trust: ControlTrust) -> std::io::Result<()> {
-        let record = Record { authority: self.authority.clone(), trust };
+        self.record_for(&self.believed.read().authority, trust)
+    }
+
+    fn record_for(&self, authority: &str, trust: ControlTrust) -> std::io::Result<()> {
+        let record = Record { authority: authority.to_owned(), trust };
         private::write(&self.path, &serde_json::to_string(&record).expect("numbers and a text always become JSON"))
     }
 }
@@ -177,6 +231,7 @@ mod tests {
             beat_interval_ms: 1,
             server_time_ms: 1,
             signed_reports: false,
+            state_known: false,
             hello: HelloTerms { boot, nonce: b"run", seen_generation: 0, seen_epoch: None },
         }
     }
@@ -254,6 +309,49 @@ mod tests {
         std::fs::remove_file(dir.path().join(FILE)).unwrap();
         trust.learn_at(learnt, begun + 3 * RECORD_PERIOD);
         assert_eq!(recorded(), None, "once is enough");
+    }
+
+    #[test]
+    fn what_was_learnt_outlives_the_authority_that_it_was_learnt_of() {
+        let (plane, dir) = (Plane::new(), TempDir::new().unwrap());
+        let trust = plane.trust(&dir);
+        plane.welcome(&trust, 5).unwrap();
+        let successor = Plane::new();
+        let (old, new) = (plane.authority.certificate_pem(), successor.authority.certificate_pem());
+        let both = format!("{old}\n{new}");
+        let after_crash = |pem: &str| Trust::load(dir.path(), pem).unwrap().learnt.lock().known;
+
+        trust.hand_over(&both, || Ok(())).unwrap();
+        let mut on_disk = None;
+        trust
+            .hand_over(new, || {
+                on_disk = Some(after_crash(&both));
+                Ok(())
+            })
+            .unwrap();
+
+        let learnt = ControlTrust { control_epoch: 5, oldest_signer: 1 };
+        assert_eq!(on_disk, Some(Some(learnt)), "the record is good for both before the old one goes");
+        assert_eq!(after_crash(new), Some(learnt));
+        assert!(matches!(successor.welcome(&trust, 4), Err(Untrusted::OldControlPlane { theirs: 4, ours: 5 })));
+        successor.welcome(&trust, 5).unwrap();
+        let stranger = Plane::new();
+        let refused = trust.hand_over(stranger.authority.certificate_pem(), || panic!("nothing is kept"));
+        assert!(matches!(refused, Err(HandOverError::Unrelated)));
+    }
+
+    #[test]
+    fn authorities_that_cannot_be_kept_are_not_believed() {
+        let (plane, dir) = (Plane::new(), TempDir::new().unwrap());
+        let (trust, successor) = (plane.trust(&dir), Plane::new());
+        let both = format!("{}\n{}", plane.authority.certificate_pem(), successor.authority.certificate_pem());
+
+        let failed = trust.hand_over(&both, || Err(std::io::Error::other("full")));
+
+        assert!(matches!(failed, Err(HandOverError::Record(_))));
+        assert!(successor.welcome(&trust, 1).is_err());
+        trust.hand_over(&both, || Ok(())).unwrap();
+        successor.welcome(&trust, 1).unwrap();
     }
 
     #[test]

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::answers::PANICKED;
 use super::arrivals::{ARRIVED_MAX, Arrivals, ArrivedOperation};
-use super::pid_files::PidFileConflict;
+use super::pid_files::{PidFileClaims, PidFileConflict};
 use super::{Driver, Input};
 use crate::policy::{PathCheck, Policy, PolicyFile, Refusal, is_in_root};
 
@@ -36,11 +36,13 @@ pub(super) struct Admission {
     resolver: PathResolver,
     /// Operations whose paths are being resolved.
     pub(super) arrivals: Arrivals,
+    pub(super) pid_files: PidFileClaims,
 }
 
 impl Admission {
     pub(super) fn new(host: Host, file: Arc<PolicyFile>) -> Self {
-        Self { file, resolver: PathResolver { host }, arrivals: Arrivals::default() }
+        let (arrivals, pid_files) = (Arrivals::default(), PidFileClaims::default());
+        Self { file, resolver: PathResolver { host }, arrivals, pid_files }
     }
 }
 
@@ -205,10 +207,9 @@ impl Driver {
         result.err().map(Message::from)
     }
 
-    pub(super) fn refuse(&mut self, key: &ProcessKey, operation: OperationId, reason: impl Into<Message>) {
-        let reason = reason.into();
+    pub(super) fn refuse(&mut self, key: &ProcessKey, operation: OperationId, reason: Message) {
         tracing::warn!(process = %key, %operation, %reason, "operation refused");
-        self.metrics.refused();
+        self.telemetry.metrics.refused();
         let managed = self.processes.get(key).is_some_and(Process::managed);
         self.finish(operation, Outcome::new(Code::CommandFailed, reason, managed));
     }
@@ -258,14 +259,14 @@ impl Driver {
                 let message = messages::process_not_registered(key);
                 return self.finish(request.operation, Outcome::new(Code::CommandFailed, message, false));
             };
-            self.insert_new(Process::new(key.clone(), spec.clone(), self.seed));
+            self.insert_new(Process::new(key.clone(), spec.clone(), self.processes.seed()));
         }
         self.dispatch_event(key, Event::Requested(request));
     }
 
     fn is_known(&self, key: &ProcessKey, operation: OperationId) -> bool {
         self.admission.arrivals.contains(key, operation)
-            || self.instance_outcomes.contains_key(&operation)
+            || self.operations.is_split(operation)
             || self.processes.get(key).is_some_and(|process| process.has_operation(&operation))
     }
 
@@ -281,8 +282,8 @@ impl Driver {
         let limit = if only_ends { RESOLVE_MAX_TO_END } else { RESOLVE_MAX };
         let (policy, resolver) = (self.policy(), self.admission.resolver.clone());
         let refused = Input::Admitted { key: key.clone(), operation, verdict: Err(messages::because(PANICKED)) };
-        let owed = self.owed(refused);
-        self.tasks.spawn("paths", async move {
+        let owed = self.workers.owed(refused);
+        self.workers.spawn("paths", async move {
             let verdict = match policy.zip(spec) {
                 Some((policy, spec)) => resolver.resolve(&policy, &key, &spec.identity, limit).await,
                 None => Ok(()),

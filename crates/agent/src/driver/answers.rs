@@ -7,7 +7,7 @@ use std::future::Future;
 
 use proctor_runtime::Tasks;
 
-use super::{Driver, Inbox, Input};
+use super::{Inbox, Input};
 
 /// What people read instead of an answer.
 pub(super) const PANICKED: &str = "the agent failed to find out; its log says why";
@@ -21,7 +21,7 @@ pub(super) struct AnswerGuard {
 }
 
 impl AnswerGuard {
-    fn new(inbox: &Inbox, tasks: &Tasks, on_panic: Input) -> Self {
+    pub(super) fn new(inbox: &Inbox, tasks: &Tasks, on_panic: Input) -> Self {
         Self { inbox: inbox.clone(), tasks: tasks.clone(), on_panic: Some(Box::new(on_panic)) }
     }
 
@@ -39,22 +39,7 @@ impl Drop for AnswerGuard {
     }
 }
 
-impl Driver {
-    /// The driver is told `on_panic` if the task that owes the answer panics.
-    pub(super) fn owed(&self, on_panic: Input) -> AnswerGuard {
-        AnswerGuard::new(&self.inbox, &self.tasks, on_panic)
-    }
-
-    /// Tells the driver what comes of `work`, or `on_panic` if it panics.
-    pub(super) fn spawn_owed<F>(&self, name: &'static str, on_panic: Input, work: F)
-    where
-        F: Future<Output = Input> + Send + 'static,
-    {
-        spawn_owed(&self.inbox, &self.tasks, name, on_panic, work);
-    }
-}
-
-/// As [`Driver::spawn_owed`], for those that are not the driver.
+/// Tells the driver what comes of `work`, or `on_panic` if it panics.
 pub(super) fn spawn_owed<F>(inbox: &Inbox, tasks: &Tasks, name: &'static str, on_panic: Input, work: F)
 where
     F: Future<Output = Input> + Send + 'static,

@@ -19,9 +19,7 @@ impl Driver {
         for (key, operation) in self.admission.arrivals.take_all(&wanted) {
             self.end_unbegun(Some(&key), operation);
         }
-        let inspected: Vec<OperationId> = self.status_queries.intersection(&wanted).copied().collect();
-        for operation in inspected {
-            self.status_queries.remove(&operation);
+        for operation in self.operations.take_status(&wanted) {
             self.end_unbegun(None, operation);
         }
         let is_wanted = |operation: &OperationId| wanted.contains(&operation.whole());

@@ -11,8 +11,12 @@ use proctor_supervise::Ticket;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::slots::CommandSlots;
+
 #[derive(Debug, Default)]
 pub(super) struct CommandsUnderWay {
+    /// How many may begin at once.
+    pub(super) slots: CommandSlots,
     of: HashMap<ProcessKey, CommandHandle>,
 }
 

@@ -10,48 +10,32 @@
 //! that came back would not know of the process, and start a second one.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use proctor_model::{CommandResult, OperationId, OperationKind, ProcessKey};
+use proctor_model::{CommandResult, OperationId, OperationKind, ProcessKey, messages};
 use proctor_runtime::clock;
 use proctor_supervise::{Action, Elder, Event, Process, Ticket};
 use proctor_wire::FromAgent;
 
 use super::Driver;
 use super::execute::ended_by;
+use super::ledger_writer::{Recorded, Written};
 use super::limits::cgroup_name;
 use super::schedules::Clocks;
 use super::usage::wall_clock;
-use crate::ledger::CommitError;
 
 /// What may wait is written and told after this.
 const FLUSH_PAUSE: Duration = Duration::from_millis(20);
-/// Without a change for this long, a storm is over.
-const QUIET: Duration = Duration::from_secs(5);
 /// A ledger that could not be written is tried again after this.
 const LEDGER_PAUSE: Duration = Duration::from_secs(1);
 const NOT_RECORDED: &str = "the agent cannot write its ledger (is its disk full?)";
-
-/// Where everything that has changed is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Recorded {
-    Ledger,
-    /// As far as it must not be forgotten.
-    Reserve,
-    Nowhere,
-}
 
 impl Driver {
     /// Writes and acts until the machines have nothing more to say.
     pub(super) fn finish_turn(&mut self) {
         let mut ended = false;
-        if !self.dirty.is_empty() {
-            self.quiet_at = Some(self.now() + QUIET);
-        }
-        while !self.dirty.is_empty() {
+        while let Some(touched) = self.processes.take_touched(self.now()) {
             let mut actions: Vec<(ProcessKey, Action)> = Vec::new();
-            let touched = std::mem::take(&mut self.dirty);
             for key in &touched {
                 self.collect(key, &mut actions);
             }
@@ -65,11 +49,11 @@ impl Driver {
             }
             let now = self.now();
             for key in touched {
-                self.timers.set(&key, self.processes.get(&key).and_then(Process::poll_timeout));
+                self.processes.set_timer(&key);
                 if let Some(process) = self.processes.get(&key) {
-                    self.schedules.follow(process, self.seed, &Clocks::read(&self.host));
+                    self.schedules.follow(process, self.processes.seed(), &Clocks::read(&self.host));
                     self.configs.follow(process, now);
-                    self.limits.follow(process, now);
+                    self.usage.limits.follow(process, now);
                 }
                 self.outbox.reports.touch(key);
             }
@@ -80,14 +64,13 @@ impl Driver {
 
     /// Who learns of an outcome finds the state that it speaks of: that is told at once.
     fn flush_in_time(&mut self, at_once: bool) {
-        let is_written = self.batch.is_empty() && self.unwritten_batch.is_none();
-        let is_clean = is_written && !self.ledger.released().is_pending() && !self.outbox.has_unreported();
+        let is_clean = !self.ledger.is_pending() && !self.outbox.has_unreported();
         let now = self.now();
-        match self.flush_at {
-            _ if is_clean => self.flush_at = None,
+        match self.ledger.flush_at {
+            _ if is_clean => self.ledger.flush_at = None,
             Some(at) if at <= now => self.flush(),
             _ if at_once => self.flush(),
-            None => self.flush_at = Some(now + FLUSH_PAUSE),
+            None => self.ledger.flush_at = Some(now + FLUSH_PAUSE),
             Some(_) => {}
         }
     }
@@ -99,13 +82,12 @@ impl Driver {
         }
         self.report_changes();
         let pause = if written { FLUSH_PAUSE } else { LEDGER_PAUSE };
-        self.flush_at = (!written || self.outbox.has_unreported()).then(|| self.now() + pause);
+        self.ledger.flush_at = (!written || self.outbox.has_unreported()).then(|| self.now() + pause);
     }
 
     /// After a storm: its memory is not needed until the next one.
     pub(super) fn give_back_memory(&mut self) {
-        if self.quiet_at.is_some_and(|at| at <= self.now()) {
-            self.quiet_at = None;
+        if self.processes.take_quiet(self.now()) {
             self.commands.shrink();
             self.outbox.events.shrink();
             self.ledger.shrink();
@@ -123,9 +105,8 @@ impl Driver {
         let is_launching = |key: &ProcessKey| self.processes.get(key).is_some_and(Process::is_launching);
         let Unrecorded { refused, held } = take_unrecorded(recorded, actions, is_launching);
         for (key, operation) in refused {
-            self.metrics.refused();
-            let reason = format!("{NOT_RECORDED}; until then it only stops and kills");
-            self.dispatch_event(&key, Event::Refused { operation, reason });
+            self.telemetry.metrics.refused();
+            self.dispatch_event(&key, Event::Refused { operation, reason: messages::ledger_not_written() });
         }
         for (key, ticket) in held {
             self.withdraw_start(&key, ticket);
@@ -152,8 +133,10 @@ impl Driver {
         let first = actions.len();
         while let Some(action) = process.poll_action() {
             match &action {
-                Action::Begin { operation, kind } => self.batch.begun.push((*operation, key.clone(), *kind)),
-                Action::Finish { operation, outcome } => self.batch.outcomes.push((*operation, (**outcome).clone())),
+                Action::Begin { operation, kind } => self.ledger.batch.begun.push((*operation, key.clone(), *kind)),
+                Action::Finish { operation, outcome } => {
+                    self.ledger.batch.outcomes.push((*operation, (**outcome).clone()))
+                }
                 Action::Probe { .. }
                 | Action::Proceed { .. }
                 | Action::KillCommand { .. }
@@ -177,7 +160,7 @@ impl Driver {
         if self.processes.get(key).is_some_and(Process::can_be_dropped) {
             self.forget(key);
         } else if let Some(record) = record {
-            self.batch.put(key.clone(), record);
+            self.ledger.batch.put(key.clone(), record);
         }
     }
 
@@ -185,51 +168,32 @@ impl Driver {
         self.keep_estate(key);
         self.processes.remove(key);
         // If it lives on, it is still no part of another one.
-        let elders = self.estates.get(key).into_iter().flat_map(Elder::all);
+        let elders = self.remnants.estate(key).into_iter().flat_map(Elder::all);
         self.host.set_lives(&cgroup_name(key), None, elders.filter_map(|elder| elder.life.as_ref()));
         self.schedules.forget(key);
         self.configs.forget(key);
-        self.pid_files.forget(key);
-        self.limits.forget(key, self.now());
-        self.history.forget(key);
-        self.keeper.remove(key.clone());
+        self.admission.pid_files.forget(key);
+        self.usage.forget(key, self.now());
         self.ledger.released().remove(key);
-        self.versions.remove(key);
-        self.strays.remove(key);
+        self.remnants.set_stray(key, false);
         self.outbox.reports.forget(key);
-        self.ends.forget(key);
-        self.batch.forget(key.clone());
+        self.lives.forget(key);
+        self.ledger.batch.forget(key.clone());
         self.set_registration_deferred(key, false);
         self.remove_outputs(key);
     }
 
     pub(super) fn commit(&mut self) -> Recorded {
-        if self.batch.is_empty() && self.unwritten_batch.is_none() {
-            self.ledger.flush_released();
-            return Recorded::Ledger;
-        }
-        let mut batch = self.unwritten_batch.take().unwrap_or_default();
-        batch.append(std::mem::take(&mut self.batch));
-        batch.now = clock::unix_millis() / 1000;
-        batch.is_registering = !self.registering.is_empty();
-        let generation = batch.generation;
         let begun = self.host.now();
-        let written = self.ledger.commit(batch);
-        self.metrics.committed(self.host.now().saturating_sub(begun), written.is_ok());
-        match written {
-            Ok(()) => {
-                if let Some(generation) = generation {
-                    self.seen_generation.store(generation, Ordering::Release);
-                    self.outbox.send(FromAgent::Seen { generation });
-                }
-                Recorded::Ledger
-            }
-            Err(CommitError { error, is_reserved, batch }) => {
-                tracing::error!(%error, is_reserved, "cannot write ledger; supervision continues from memory");
-                self.unwritten_batch = Some(batch);
-                if is_reserved { Recorded::Reserve } else { Recorded::Nowhere }
-            }
+        let written = self.ledger.write(clock::unix_millis() / 1000, self.registrations.has_deferred());
+        let Some(Written { recorded, generation }) = written else { return Recorded::Ledger };
+        let took = self.host.now().saturating_sub(begun);
+        self.telemetry.metrics.committed(took, recorded == Recorded::Ledger);
+        if let Some(generation) = generation {
+            self.registrations.note_written(generation);
+            self.outbox.send(FromAgent::Seen { generation });
         }
+        recorded
     }
 }
 
@@ -290,21 +254,21 @@ fn take_unrecorded(
 impl Drop for Driver {
     fn drop(&mut self) {
         self.commit();
-        self.keeper.write_all(&mut self.history, wall_clock());
+        self.usage.write_all(wall_clock());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proctor_model::{BootId, Code, Incarnation, Outcome, Signal, TaskId};
+    use proctor_model::{BootId, Code, Incarnation, Message, Outcome, Signal, TaskId};
 
     #[test]
     fn a_kill_that_follows_a_refused_operation_in_the_same_turn_is_carried_out() {
         let key: ProcessKey = "ns/p".parse().unwrap();
         let operation = |index| OperationId::first(TaskId::from_uuid(uuid::Uuid::nil()), index);
         let life = Incarnation { boot: BootId::from("boot"), pid: 7, start_ticks: 7, pidfd_inode: None };
-        let outcome = Box::new(Outcome::new(Code::Cancelled, "cancelled", true));
+        let outcome = Box::new(Outcome::new(Code::Cancelled, Message::foreign("cancelled"), true));
         let restart = Action::Begin { operation: operation(0), kind: OperationKind::Restart };
         let kill = Action::Begin { operation: operation(1), kind: OperationKind::Kill };
         let start = Action::Begin { operation: operation(2), kind: OperationKind::Start };

@@ -181,7 +181,7 @@ impl Driver {
             let bounds = Bounds::new(policy.clone(), &job.key.namespace);
             let host = self.host.clone();
             let failed = Checked { key: job.key.clone(), ticket: job.ticket, seen: None };
-            self.spawn_owed("configs", Input::ConfigsChecked(Box::new(failed)), async move {
+            self.workers.spawn_owed("configs", Input::ConfigsChecked(Box::new(failed)), async move {
                 let files = std::mem::take(&mut job.files);
                 let seen = Some(check_files(&host, &job, bounds, files).await);
                 Input::ConfigsChecked(Box::new(Checked { key: job.key, ticket: job.ticket, seen }))

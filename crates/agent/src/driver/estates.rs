@@ -21,34 +21,31 @@ const SETTLED_AT_ONCE: usize = 256;
 impl Driver {
     /// Takes in the machine of a process that is new here.
     pub(super) fn insert_new(&mut self, mut process: Process) {
-        // What an earlier process of its name has asked for may still be answered.
-        self.made += 1;
-        process.number_from(self.made << 32);
-        if let Some(elder) = self.estates.remove(process.key()) {
-            self.batch.estates.insert(process.key().clone(), None);
+        if let Some(elder) = self.remnants.take_estate(process.key()) {
+            self.ledger.batch.estates.insert(process.key().clone(), None);
             process.inherit(elder);
         }
-        self.processes.insert(process);
+        self.processes.insert_new(process);
     }
 
     /// The process is about to be forgotten.
     pub(super) fn keep_estate(&mut self, key: &ProcessKey) {
         let now = self.now();
         if let Some(elder) = self.processes.get(key).and_then(|process| process.estate(now)) {
-            self.batch.estates.insert(key.clone(), Some(elder.clone()));
-            self.estates.insert(key.clone(), elder);
+            self.ledger.batch.estates.insert(key.clone(), Some(elder.clone()));
+            self.remnants.keep_estate(key.clone(), elder);
         }
     }
 
     /// Asks of which forgotten processes nothing is there any more.
     pub(super) fn settle_estates(&self) {
-        let over = self.estates.iter().filter(|(_, elder)| !elder.all().any(|elder| lives(&self.host, elder)));
+        let over = self.remnants.estates().filter(|(_, elder)| !elder.all().any(|elder| lives(&self.host, elder)));
         let over: Vec<(ProcessKey, Elder)> = over.map(|(key, elder)| (key.clone(), elder.clone())).collect();
         if over.is_empty() {
             return;
         }
-        let (host, inbox) = (self.host.clone(), self.inbox.clone());
-        self.tasks.spawn("settle estates", async move {
+        let (host, inbox) = (self.host.clone(), self.workers.inbox().clone());
+        self.workers.spawn("settle estates", async move {
             for some in over.chunks(SETTLED_AT_ONCE) {
                 // Together, so that one pass over all processes counts for all of them.
                 let counts = futures::future::join_all(some.iter().map(|(key, elder)| {
@@ -66,10 +63,9 @@ impl Driver {
     }
 
     pub(super) fn estate_settled(&mut self, key: ProcessKey, elder: &Elder) {
-        if self.estates.get(&key) == Some(elder) {
-            self.estates.remove(&key);
+        if self.remnants.settle_estate(&key, elder) {
             self.host.set_lives(&cgroup_name(&key), None, []);
-            self.batch.estates.insert(key, None);
+            self.ledger.batch.estates.insert(key, None);
         }
     }
 }

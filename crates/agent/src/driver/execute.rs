@@ -34,10 +34,10 @@ impl Driver {
         match action {
             Action::Probe { ticket, spec, known } => self.look(key, ticket, &spec, known),
             Action::Run { ticket, command, line, spec, timeout, operation } => {
-                self.metrics.command(command.as_str());
+                self.telemetry.metrics.command(command.as_str());
                 let environment = self.environment_of(&key);
                 let run = command_of(&key, command.as_str(), line.as_str(), &spec, timeout, environment);
-                let queue = self.queues.of(operation.map(|(_, expires)| expires.since(self.now())));
+                let queue = self.commands.slots.of(operation.map(|(_, expires)| expires.since(self.now())));
                 let gate = self.gate(&key, spec, CommandPurpose::of(command, operation.is_some()));
                 self.run_command(key, ticket, command, run, queue, gate);
             }
@@ -58,11 +58,7 @@ impl Driver {
             // Forgotten in the same turn: nobody would hear of its end.
             Action::Watch(_) if !self.processes.contains(&key) => {}
             Action::Watch(life) => {
-                if self.host.is_in_leaf(&life, &cgroup_name(&key)) {
-                    self.strays.remove(&key);
-                } else {
-                    self.strays.insert(key.clone());
-                }
+                self.remnants.set_stray(&key, !self.host.is_in_leaf(&life, &cgroup_name(&key)));
                 self.query_version(&key, &life);
                 self.watch(key, life);
             }
@@ -93,7 +89,7 @@ impl Driver {
             }
             Action::Notify(notice) => {
                 if let Notice::Exited { .. } = &notice {
-                    self.limits.forget(&key, self.now());
+                    self.usage.limits.forget(&key, self.now());
                 }
             }
         }
@@ -106,10 +102,10 @@ impl Driver {
         }
         let (host, identity) = (self.host.clone(), spec.identity.clone());
         let unclear = Probe::Unclear { reason: messages::because(PANICKED), named: None };
-        let owed = self.owed(Input::Machine(key.clone(), Event::Probed { ticket, look: unclear }));
+        let owed = self.workers.owed(Input::Machine(key.clone(), Event::Probed { ticket, look: unclear }));
         // Others wait for what the pid file says: after a restart it may name a new life.
         let is_ending = self.processes.get(&key).is_some_and(Process::is_ending);
-        self.tasks.spawn("look", async move {
+        self.workers.spawn("look", async move {
             let mut looking = Box::pin(probe_or_known(&host, &key, &identity, known.clone()));
             let answer = |look| Input::Machine(key.clone(), Event::Probed { ticket, look });
             if !is_ending {
@@ -137,15 +133,15 @@ impl Driver {
         queue: SlotQueue,
         gate: AdmissionGate,
     ) {
-        let (host, inbox) = (self.host.clone(), self.inbox.clone());
+        let (host, inbox) = (self.host.clone(), self.workers.inbox().clone());
         let channels = self.commands.begin(key.clone(), ticket);
-        let owed = self.owed(ended_unseen(key.clone(), ticket));
-        self.leaves.used(key.clone());
+        let owed = self.workers.owed(ended_unseen(key.clone(), ticket));
+        self.remnants.leaves.used(key.clone());
         if matches!(command, CommandKind::Start | CommandKind::Restart) {
-            self.strays.insert(key.clone());
+            self.remnants.set_stray(&key, true);
         }
         tracing::info!(process = %key, command = command.as_str(), "command started");
-        self.tasks.spawn("command", async move {
+        self.workers.spawn("command", async move {
             let CommandChannels { held, mut end, left_alone } = channels;
             let (begun, is_begun) = oneshot::channel();
             let begun_key = key.clone();
@@ -164,9 +160,9 @@ impl Driver {
             let end = match admitted {
                 (Err(refused), _) => Some(refused),
                 (Ok(()), None) => Some(ended_by(CommandResult::NoSlot)),
-                (Ok(()), Some(place)) => {
+                (Ok(()), Some(slot)) => {
                     let running = Box::pin(host.run_held(run, CommandHold { begun, held, end }));
-                    let running = place.lend(async { tokio::join!(running, told).0 });
+                    let running = slot.hold_during(async { tokio::join!(running, told).0 });
                     left_alone.run_until_cancelled(running).await
                 }
             };
@@ -179,10 +175,10 @@ impl Driver {
     /// Waits for a command of the agent before this one.
     fn rejoin(&mut self, key: ProcessKey, ticket: Ticket, command: Incarnation, kind: CommandKind, until: Time) {
         let (host, time) = (self.host.clone(), until.since(self.now()));
-        let owed = self.owed(ended_unseen(key.clone(), ticket));
+        let owed = self.workers.owed(ended_unseen(key.clone(), ticket));
         let CommandChannels { end, left_alone, .. } = self.commands.begin(key.clone(), ticket);
         tracing::info!(process = %key, command = kind.as_str(), pid = command.pid, "waiting for inherited command");
-        self.tasks.spawn("rejoin", async move {
+        self.workers.spawn("rejoin", async move {
             let leaf = cgroup_name(&key);
             let rejoined = host.rejoin(&command, &leaf, time, end);
             let Some(end) = left_alone.run_until_cancelled(rejoined).await else { return };
@@ -193,11 +189,11 @@ impl Driver {
 
     fn check_health(&self, key: ProcessKey, ticket: Ticket, line: &str, spec: Arc<Spec>, timeout: Duration) {
         let run = command_of(&key, "health", line, &spec, timeout, self.environment_of(&key));
-        let (host, queue) = (self.host.clone(), self.queues.checks());
+        let (host, queue) = (self.host.clone(), self.commands.slots.checks());
         let gate = self.gate(&key, spec, CommandPurpose::Other);
         let unasked = Event::HealthChecked { ticket, end: ended_by(CommandResult::NoSlot) };
-        let owed = self.owed(Input::Machine(key.clone(), unasked));
-        self.tasks.spawn("health", async move {
+        let owed = self.workers.owed(Input::Machine(key.clone(), unasked));
+        self.workers.spawn("health", async move {
             let end = match gate.open().await {
                 Ok(()) => queue.run(&host, run).await,
                 // A process is not ill because nobody may ask.
@@ -210,12 +206,12 @@ impl Driver {
     /// Removes the cgroups of processes that rest; one that still holds something stays.
     pub(super) fn remove_idle_cgroups(&self) {
         let is_busy = |key: &ProcessKey| self.processes.get(key).is_some_and(Process::is_busy);
-        let resting = self.leaves.of(|key| !is_busy(key));
+        let resting = self.remnants.leaves.of(|key| !is_busy(key));
         if resting.is_empty() {
             return;
         }
-        let (host, inbox) = (self.host.clone(), self.inbox.clone());
-        self.tasks.spawn("release leaves", async move {
+        let (host, inbox) = (self.host.clone(), self.workers.inbox().clone());
+        self.workers.spawn("release leaves", async move {
             for leaf in resting {
                 if host.release_leaf(&cgroup_name(&leaf.key)).await.unwrap_or(false) {
                     let _ = inbox.send(Input::LeafReleased(leaf)).await;
@@ -226,8 +222,9 @@ impl Driver {
 
     /// Hears of the ends of all lives that are watched: without it nothing is kept alive.
     pub(super) fn watch_exits(&self) {
-        let (ends, tasks, inbox) = (self.ends.clone(), self.tasks.clone(), self.inbox.clone());
-        self.tasks.spawn_critical("ends", async move {
+        let (ends, tasks, inbox) =
+            (self.lives.exits.clone(), self.workers.tasks().clone(), self.workers.inbox().clone());
+        self.workers.tasks().spawn_critical("ends", async move {
             let tell = |over: Exited<ProcessKey>| match (over.exit_now(), inbox.try_reserve()) {
                 (exit @ Some(_), Ok(room)) => room.send(ended(over, exit)),
                 (exit, _) => {
@@ -244,11 +241,11 @@ impl Driver {
     }
 
     fn watch(&self, key: ProcessKey, life: Incarnation) {
-        let Err((key, life)) = self.ends.watch(key, life) else { return };
+        let Err((key, life)) = self.lives.exits.watch(key, life) else { return };
         let host = self.host.clone();
         // A life that is there all the same is found by the look that follows.
-        let owed = self.owed(Input::Machine(key.clone(), Event::Exited { life: life.clone(), exit: None }));
-        self.tasks.spawn("watch", async move {
+        let owed = self.workers.owed(Input::Machine(key.clone(), Event::Exited { life: life.clone(), exit: None }));
+        self.workers.spawn("watch", async move {
             let exit = host.ended(life.clone()).await;
             owed.send(Input::Machine(key, Event::Exited { life, exit })).await;
         });
@@ -274,7 +271,7 @@ impl Driver {
         // What has left the leaf is searched for where somebody waits for the answer, or the last life itself had left
         // it: that reads all environments.
         let is_asked = self.processes.get(&key).is_some_and(|process| process.operations().next().is_some());
-        let is_searched = is_asked || self.strays.contains(&key);
+        let is_searched = is_asked || self.remnants.is_stray(&key);
         let may_be_there =
             |remains: &Leftovers| is_searched || !remains.launched || !self.host.is_leaf_empty(&cgroup_name(&key));
         let Some(remains) = remains.filter(may_be_there) else {
@@ -282,8 +279,8 @@ impl Driver {
         };
         let host = self.host.clone();
         let unknown = Event::LeftoversNotCleared { ticket, reason: PANICKED.to_owned() };
-        let owed = self.owed(Input::Machine(key.clone(), unknown));
-        self.tasks.spawn("clear", async move {
+        let owed = self.workers.owed(Input::Machine(key.clone(), unknown));
+        self.workers.spawn("clear", async move {
             let (leaf, late) = (cgroup_name(&key), "it did not end in time");
             let cleared = tokio::time::timeout(CLEAR_LIMIT, host.clear_leftovers(&leaf, &remains, grace));
             let event = match cleared.await {
@@ -310,14 +307,14 @@ impl Driver {
     fn kill_tree(&self, key: ProcessKey, life: Incarnation) {
         let host = self.host.clone();
         let unknown = Event::TreeKilled { life: life.clone(), failed: Some(PANICKED.to_owned()) };
-        let owed = self.owed(Input::Machine(key.clone(), unknown));
+        let owed = self.workers.owed(Input::Machine(key.clone(), unknown));
         let process = self.processes.get(&key);
         let launched = process.and_then(Process::since);
         let since = launched.unwrap_or(life.start_ticks);
         let elder = process.and_then(Process::elder).filter(|_| launched.is_some());
         let elders: Vec<&Elder> = elder.into_iter().flat_map(Elder::all).collect();
         let spared = commands_of(&self.host, &elders, since);
-        self.tasks.spawn("kill tree", async move {
+        self.workers.spawn("kill tree", async move {
             let leaf = cgroup_name(&key);
             let kill = host.kill_tree_in(&life, &leaf, since, spared);
             let failed = match tokio::time::timeout(KILL_TREE_LIMIT, kill).await {
@@ -338,14 +335,14 @@ impl Driver {
     /// The process is no longer known, and nobody will ask what its commands printed.
     pub(super) fn remove_outputs(&self, key: &ProcessKey) {
         let (host, names) = (self.host.clone(), output_names(key).collect());
-        self.tasks.spawn("remove outputs", async move { host.remove_outputs(names).await });
+        self.workers.spawn("remove outputs", async move { host.remove_outputs(names).await });
     }
 
     /// Removes what commands of processes have printed that were forgotten while nobody looked.
     pub(super) fn sweep_outputs(&self) {
         let names = self.processes.all().flat_map(|process| output_names(process.key())).collect();
         let host = self.host.clone();
-        self.tasks.spawn("sweep outputs", async move { host.retain_outputs(names).await });
+        self.workers.spawn("sweep outputs", async move { host.retain_outputs(names).await });
     }
 
     /// Asks a life of a registered process for its version: once, and again when its command has changed.
@@ -354,10 +351,10 @@ impl Driver {
         let Some(spec) = process.map(|process| process.spec().clone()) else { return };
         let Some(line) = spec.control.version.clone() else { return };
         let command = command_of(key, "version", line.as_str(), &spec, VERSION_TIMEOUT, self.environment_of(key));
-        let (host, inbox) = (self.host.clone(), self.inbox.clone());
-        let (key, life, queue) = (key.clone(), life.clone(), self.queues.checks());
+        let (host, inbox) = (self.host.clone(), self.workers.inbox().clone());
+        let (key, life, queue) = (key.clone(), life.clone(), self.commands.slots.checks());
         let gate = self.gate(&key, spec, CommandPurpose::Other);
-        self.tasks.spawn("version", async move {
+        self.workers.spawn("version", async move {
             if gate.open().await.is_err() {
                 return;
             }

@@ -23,14 +23,14 @@ use super::{Driver, Input};
 impl Driver {
     /// Answers a status query from a fresh look. A process that is not known here is absent.
     pub(super) fn inspect(&mut self, operation: OperationId, key: ProcessKey, spec: Option<Arc<Spec>>) {
-        if !self.status_queries.insert(operation) {
+        if !self.operations.begin_status(operation) {
             return; // delivered again
         }
         let inspections = self.inspections_of(&key, spec);
         let host = self.host.clone();
         let failed = Box::new(Outcome::new(Code::CommandFailed, messages::because(PANICKED), false));
-        let owed = self.owed(Input::Inspected { operation, sightings: Vec::new(), outcome: failed });
-        self.tasks.spawn("status", async move {
+        let owed = self.workers.owed(Input::Inspected { operation, sightings: Vec::new(), outcome: failed });
+        self.workers.spawn("status", async move {
             let mut seen = Vec::with_capacity(inspections.len());
             for inspection in inspections {
                 seen.push(inspection.look(&host).await);
@@ -54,7 +54,9 @@ impl Driver {
     pub(super) fn take_sighting(&mut self, sighting: Sighting) {
         let Sighting { key, spec, known, life } = sighting;
         let is_news = |process: &Process| {
-            process.spec().identity == spec.identity && process.life() == known.as_ref() && self.host.is_alive(&life)
+            let is_same = process.spec().identity == spec.identity && process.life() == known.as_ref();
+            // The end of a life that the machine knows is told to it anyway.
+            is_same && (known.as_ref() == Some(&life) || self.host.is_alive(&life))
         };
         if self.processes.get(&key).is_some_and(is_news) {
             self.dispatch_event(&key, Event::Observed(Probe::Running(life)));
@@ -87,7 +89,7 @@ impl Driver {
             since: process.and_then(Process::shown_since),
             launched: process.and_then(Process::launch_since),
             snapshot: process.map_or_else(bare_snapshot, |process| self.snapshot_of(process, Usage::default())),
-            version: self.versions.get(&key).cloned(),
+            version: self.lives.last_version(&key).cloned(),
             environment: self.environment_of(&key),
             key,
         }
@@ -96,11 +98,11 @@ impl Driver {
     /// What is known of a process without a look; `usage` is that of its present life.
     pub(super) fn snapshot_of(&self, process: &Process, usage: Usage) -> Snapshot {
         let life = process.shown();
-        let version = life.and_then(|life| self.versions.get(process.key()).filter(|(of, _)| of == life));
+        let version = life.and_then(|life| self.lives.version_of(process.key(), life));
         let mut snapshot = Snapshot {
             phase: process.phase(),
             managed: process.managed(),
-            version: version.map(|(_, version)| version.clone()).unwrap_or_default(),
+            version: version.unwrap_or_default().to_owned(),
             registered_at: process.registered_at(),
             restarts: process.restarts(),
             health: process.health().to_owned(),
@@ -154,7 +156,10 @@ impl StatusProbe {
             snapshot.set_reason(messages::process_not_registered(&key));
             return (None, snapshot);
         };
-        let look = probe_or_known(host, &key, &spec.identity, known.clone()).await;
+        let look = match host.probe_now(&spec.identity, known.as_ref()) {
+            Some(look) => look,
+            None => probe_or_known(host, &key, &spec.identity, known.clone()).await,
+        };
         match &look {
             Probe::Running(life) => {
                 snapshot.pid = Some(life.pid);

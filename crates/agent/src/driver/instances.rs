@@ -16,17 +16,10 @@ use super::reports::UsageSource;
 /// What a command is told about itself.
 const INSTANCE_VARIABLE: &str = "PROCTOR_INSTANCE";
 
-/// The parts of one operation.
-#[derive(Debug)]
-pub(super) struct InstanceOutcomes {
-    /// None: under way.
-    parts: BTreeMap<u32, Option<Outcome>>,
-}
-
 impl Driver {
     pub(super) fn operate_instances(&mut self, key: &ProcessKey, request: Request) {
         let Request { operation, kind, spec: Some(spec), expires } = request else { return };
-        if self.instance_outcomes.contains_key(&operation) {
+        if self.operations.is_split(operation) {
             return; // delivered again
         }
         let mut parts = BTreeMap::new();
@@ -47,7 +40,7 @@ impl Driver {
             }
             parts.insert(number, outcome);
         }
-        self.instance_outcomes.insert(operation, InstanceOutcomes { parts });
+        self.operations.split(operation, parts);
         self.finish_instances(operation);
     }
 
@@ -65,36 +58,21 @@ impl Driver {
             }
             parts.insert(number, outcome);
         }
-        self.instance_outcomes.insert(request.operation, InstanceOutcomes { parts });
+        self.operations.split(request.operation, parts);
         self.finish_instances(request.operation);
     }
 
     /// A part has ended; the whole ends with the last one. Without a gathering (the agent has just
     /// restarted) the ledger keeps the part until the operation is delivered again.
     pub(super) fn collect_instance_outcome(&mut self, part: OperationId, outcome: Outcome) {
-        let whole = part.whole();
-        if let Some(gathering) = self.instance_outcomes.get_mut(&whole) {
-            gathering.parts.insert(part.part, Some(outcome));
-            self.finish_instances(whole);
-        }
-    }
-
-    /// A part of an operation that an agent before this one had begun; None: under way.
-    pub(super) fn gather_instance(&mut self, part: OperationId, outcome: Option<Outcome>) {
-        if part.part > 0 {
-            let gathering = self.instance_outcomes.entry(part.whole());
-            gathering.or_insert_with(|| InstanceOutcomes { parts: BTreeMap::new() }).parts.insert(part.part, outcome);
+        if self.operations.end_part(part, outcome) {
+            self.finish_instances(part.whole());
         }
     }
 
     fn finish_instances(&mut self, whole: OperationId) {
-        let is_complete = |gathering: &InstanceOutcomes| gathering.parts.values().all(Option::is_some);
-        if !self.instance_outcomes.get(&whole).is_some_and(is_complete) {
-            return;
-        }
-        if let Some(gathering) = self.instance_outcomes.remove(&whole) {
-            let parts = gathering.parts.into_iter().filter_map(|(number, outcome)| Some((number, outcome?)));
-            self.finish(whole, joined(&parts.collect::<Vec<_>>()));
+        if let Some(parts) = self.operations.take_complete(whole) {
+            self.finish(whole, joined(&parts));
         }
     }
 
@@ -117,7 +95,7 @@ impl Driver {
         let of_key = key.instance(number);
         if !self.processes.contains(&of_key) {
             let instance = Instance { of: key.name.clone(), number };
-            let process = Process::new_instance(of_key.clone(), spec.clone(), instance, self.seed);
+            let process = Process::new_instance(of_key.clone(), spec.clone(), instance, self.processes.seed());
             self.insert_new(process);
         }
         of_key
@@ -165,7 +143,7 @@ fn joined(parts: &[(u32, Outcome)]) -> Outcome {
     let failed = parts.iter().find(|(_, outcome)| !outcome.code.is_success() && !is_moot(outcome.code));
     let succeeded = parts.iter().find(|(_, outcome)| outcome.code.is_success());
     let Some((_, word)) = failed.or(succeeded).or_else(|| parts.first()) else {
-        return Outcome::new(Code::CommandFailed, "there are no instances", false);
+        return Outcome::new(Code::CommandFailed, messages::no_instances(), false);
     };
     let said = |text: fn(&Outcome) -> &str| {
         let lines = parts.iter().filter(|(_, outcome)| !text(outcome).is_empty());
@@ -219,7 +197,7 @@ mod tests {
     use super::*;
 
     fn outcome(code: Code) -> Outcome {
-        Outcome::new(code, code.name(), true)
+        Outcome::new(code, Message::foreign(code.name()), true)
     }
 
     #[test]

@@ -290,8 +290,7 @@ impl LimitMonitor {
 
 impl MonitoredPool {
     fn has_limits(&self) -> bool {
-        let limits = &self.machine.pool().limits;
-        limits.cpu.get() > 0.0 || limits.memory.get() > 0.0
+        self.machine.pool().limits.limit_something()
     }
 }
 

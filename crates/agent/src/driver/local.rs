@@ -85,7 +85,7 @@ impl Driver {
         if kind != OperationKind::Status {
             self.publish_local(&call, operation, None);
         }
-        self.local_operations.insert(operation, call);
+        self.operations.local.insert(operation, call);
         if kind == OperationKind::Status {
             return self.inspect(operation, key, None);
         }
@@ -95,14 +95,14 @@ impl Driver {
 
     /// The outcome goes to who asked: the server, or somebody on this host.
     pub(super) fn answer(&mut self, operation: OperationId, outcome: Outcome) {
-        self.metrics.outcome(outcome.code);
-        self.spans.ended(operation, &outcome);
-        let Some(call) = self.local_operations.remove(&operation) else {
+        self.telemetry.metrics.outcome(outcome.code);
+        self.telemetry.spans.ended(operation, &outcome);
+        let Some(call) = self.operations.local.remove(&operation) else {
             return self.outbox.put(operation, outcome);
         };
         if call.kind != OperationKind::Status {
             self.publish_local(&call, operation, Some(&outcome));
-            self.batch.acknowledged.push(operation);
+            self.ledger.batch.acknowledged.push(operation);
             self.keep_released(&call);
         }
         let _ = call.answer.send(LocalAnswer::Outcome { outcome: Box::new(outcome) });
@@ -127,7 +127,7 @@ impl Driver {
         }
         let is_released = released.holds(key, registered_at);
         if is_released && managed {
-            tracing::warn!(process = %key, "not managed: it was stopped on this host before the ledger was lost");
+            tracing::warn!(process = %key, "released: it was stopped on this host before the ledger was lost");
         }
         managed && !is_released
     }
@@ -147,14 +147,14 @@ impl Driver {
                 uid: None,
                 answer: oneshot::channel().0,
             };
-            self.local_operations.entry(operation.whole()).or_insert_with(call);
-            self.gather_instance(*operation, None);
+            self.operations.local.entry(operation.whole()).or_insert_with(call);
+            self.operations.resume_part(*operation, None);
         }
         for (operation, outcome) in ended {
-            if self.local_operations.contains_key(&operation.whole()) {
-                self.gather_instance(operation, Some(outcome));
+            if self.operations.local.contains_key(&operation.whole()) {
+                self.operations.resume_part(operation, Some(outcome));
             } else {
-                self.batch.acknowledged.push(operation.whole());
+                self.ledger.batch.acknowledged.push(operation.whole());
             }
         }
     }

@@ -121,14 +121,14 @@ impl Driver {
         if let Err((state, problem)) = reads.lock().begin(&key) {
             return answer(LogTail::none(state, path, problem));
         }
-        self.tasks.spawn("log", async move {
+        self.workers.spawn("log", async move {
             let unreadable = move |problem: &str| LogTail::none(LogState::Unreadable, path, problem);
             let mut reading = tokio::task::spawn_blocking(move || file.read(&query));
             match tokio::time::timeout(LIMIT, &mut reading).await {
                 Ok(read) => {
                     reads.lock().end(&key);
                     answer(read.unwrap_or_else(|error| {
-                        tracing::error!(%error, process = %key, "a log could not be read");
+                        tracing::error!(%error, process = %key, "cannot read log");
                         unreadable("the agent failed to read it")
                     }));
                 }

@@ -21,13 +21,13 @@ const PROCESSES_MAX: usize = 2000;
 
 impl Driver {
     pub(super) fn metrics_text(&self, with_processes: bool) -> String {
-        let mut text = self.metrics.exposition();
+        let mut text = self.telemetry.metrics.exposition();
         self.of_queues(&mut text);
         self.of_phases(&mut text);
         let help = "Size of the ledger's file.";
         text.gauge("proctor_agent_ledger_bytes", help, as_number(self.ledger.bytes()));
         let help = "Memory that the usage of the last hour takes.";
-        text.gauge("proctor_agent_usage_ring_bytes", help, as_number(self.history.ring_bytes() as u64));
+        text.gauge("proctor_agent_usage_ring_bytes", help, as_number(self.usage.history.ring_bytes() as u64));
         if with_processes {
             self.of_processes(&mut text);
         }
@@ -39,12 +39,12 @@ impl Driver {
         let outbox = self.outbox.link().map_or(0, queued);
         let events = self.outbox.events.newest(0).1;
         let queues = [
-            ("inbox", queued(&self.inbox)),
+            ("inbox", queued(self.workers.inbox())),
             ("outbox", outbox),
             ("outcomes", self.outbox.unacknowledged()),
             ("events", events),
-            ("commands_of_operations", self.queues.used().0),
-            ("commands_of_supervision", self.queues.used().1),
+            ("commands_of_operations", self.commands.slots.used().0),
+            ("commands_of_supervision", self.commands.slots.used().1),
         ];
         for (queue, length) in queues {
             text.sample("proctor_agent_queued", &[("queue", queue)], as_number(length as u64));
@@ -85,10 +85,10 @@ impl Driver {
                 |_, process, _| Some(f64::from(process.restarts()))
             }),
             ("proctor_agent_process_cpu_percent", "CPU of its whole tree, in percent of the host.", {
-                |driver, process, now| Some(f64::from(driver.history.newest(process.key(), now)?.cpu.avg))
+                |driver, process, now| Some(f64::from(driver.usage.history.newest(process.key(), now)?.cpu.avg))
             }),
             ("proctor_agent_process_memory_percent", "Memory of its whole tree, in percent of the host.", {
-                |driver, process, now| Some(f64::from(driver.history.newest(process.key(), now)?.memory.avg))
+                |driver, process, now| Some(f64::from(driver.usage.history.newest(process.key(), now)?.memory.avg))
             }),
         ];
         for (name, help, value) in gauges {

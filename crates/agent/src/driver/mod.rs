@@ -12,62 +12,73 @@ mod commit;
 mod config_files;
 mod estates;
 mod execute;
+mod held;
 mod inspect;
 mod instances;
 mod leaves;
+mod ledger_writer;
 mod limits;
+mod lives;
 mod local;
 mod logs;
 mod metrics;
 mod notices;
+mod operations;
 mod outbox;
 mod pid_files;
 mod processes;
 mod registered;
+mod registrations;
+mod remnants;
 mod reports;
 mod schedules;
 mod slots;
 mod spans;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod timers;
 mod usage;
+mod workers;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use proctor_host::{ExitWatcher, Host};
+use proctor_host::Host;
 use proctor_model::{
-    Code, CommandLine, Incarnation, Message, OperationId, OperationKind, Outcome, ProcessKey, Spec, Usage, messages,
+    AgentState, Code, CommandLine, Incarnation, Message, OperationId, OperationKind, Outcome, ProcessKey, Spec, Usage,
+    messages,
 };
 use proctor_runtime::{Tasks, clock};
 use proctor_supervise::{Elder, Event, Process, Request, Time};
 use proctor_traces::Traces;
 use proctor_wire::{Assign, FromAgent, FromServer};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use admission::Admission;
 use commands::CommandsUnderWay;
 use config_files::{Checked, ConfigMonitor};
 use inspect::Sighting;
-use instances::InstanceOutcomes;
-use leaves::{UsedLeaf, UsedLeaves};
+use leaves::UsedLeaf;
+use ledger_writer::LedgerWriter;
 use limits::{LimitMonitor, Verdict, cgroup_name};
-use local::LocalOperation;
-use notices::Refusals;
+use lives::Lives;
+use operations::OperationsUnderWay;
 use outbox::Outbox;
-use pid_files::PidFileClaims;
 use processes::Processes;
 use registered::ArrivingList;
+use registrations::Registrations;
+use remnants::Remnants;
 use schedules::{Clocks, Plan, Schedules};
-use slots::CommandSlots;
 use spans::OperationSpans;
-use timers::Timers;
+use telemetry::Telemetry;
+use usage::UsageMonitor;
+use workers::Workers;
 
-use crate::history::{History, Keeper};
-use crate::ledger::{Ledger, LedgerBatch, LedgerState};
+use crate::history::Keeper;
+use crate::ledger::{HeldName, Ledger, LedgerState};
 use crate::link::LinkOutbox;
 use crate::local::LocalCall;
 use crate::metrics::AgentMetrics;
@@ -90,7 +101,13 @@ const SLOW_LINK_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) enum Input {
     Machine(ProcessKey, Event),
     Server(FromServer),
-    Connected(LinkOutbox),
+    /// The link is about to greet a server: what does this agent have?
+    Greeting(oneshot::Sender<AgentState>),
+    Connected {
+        link: LinkOutbox,
+        /// The server has all that the last greeting said.
+        is_state_known: bool,
+    },
     Disconnected,
     /// The link wants to tell the server that this agent is alive: only a driver that turns can.
     Beat,
@@ -137,61 +154,31 @@ pub(crate) fn inbox() -> (Inbox, mpsc::Receiver<Input>) {
     mpsc::channel(INBOX_MAX)
 }
 
+/// The rooms of the driver; each is a type of its own, in the module of its name or nearly so. `impl Driver` is what
+/// concerns several of them.
 #[derive(Debug)]
 pub(crate) struct Driver {
     host: Host,
-    /// Of the present lives.
-    ends: Arc<ExitWatcher<ProcessKey>>,
-    ledger: Ledger,
-    inbox: Inbox,
-    tasks: Tasks,
+    /// Tasks beside the driver, which answer to its inbox.
+    workers: Workers,
+    /// The machines, who was touched, and when each wants to be woken.
     processes: Processes,
-    timers: Timers,
-    /// Touched in this turn.
-    dirty: HashSet<ProcessKey>,
-    batch: LedgerBatch,
-    /// What an earlier turn could not write.
-    unwritten_batch: Option<Box<LedgerBatch>>,
-    generation: u64,
-    seen_generation: Arc<AtomicU64>,
-    limits: LimitMonitor,
-    history: History,
-    keeper: Keeper,
-    schedules: Schedules,
+    lives: Lives,
+    /// What may be left on the host.
+    remnants: Remnants,
+    registrations: Registrations,
+    ledger: LedgerWriter,
+    /// What may be done: policy, paths, pid files.
     admission: Admission,
-    pid_files: PidFileClaims,
+    operations: OperationsUnderWay,
+    commands: CommandsUnderWay,
+    usage: UsageMonitor,
+    schedules: Schedules,
     configs: ConfigMonitor,
     log_reads: logs::LogReads,
+    /// What the server is to hear.
     outbox: Outbox,
-    /// Operations on processes of several instances, whose parts are under way.
-    instance_outcomes: HashMap<OperationId, InstanceOutcomes>,
-    /// Operations that somebody on this host waits for.
-    local_operations: HashMap<OperationId, LocalOperation>,
-    /// Status queries under way.
-    status_queries: HashSet<OperationId>,
-    versions: HashMap<ProcessKey, (Incarnation, String)>,
-    refusals: Refusals,
-    /// When what may wait is written and told.
-    flush_at: Option<Time>,
-    /// When it has been quiet for long enough to give memory back.
-    quiet_at: Option<Time>,
-    queues: CommandSlots,
-    /// Removed when they are empty and their processes rest.
-    leaves: UsedLeaves,
-    /// Processes of which something may have left its cgroup: the newest life was not seen in it.
-    strays: HashSet<ProcessKey>,
-    /// What is known of forgotten processes.
-    estates: BTreeMap<ProcessKey, Elder>,
-    /// Processes whose registration waits for the end of what is under way.
-    registering: HashSet<ProcessKey>,
-    arriving_list: ArrivingList,
-    commands: CommandsUnderWay,
-    /// How many processes were new to this agent.
-    made: u64,
-    turns: Arc<AtomicU64>,
-    metrics: Arc<AgentMetrics>,
-    spans: OperationSpans,
-    seed: u64,
+    telemetry: Telemetry,
 }
 
 impl Driver {
@@ -208,59 +195,36 @@ impl Driver {
         let same_boot = memory.boot.as_ref() == Some(host.boot_id());
         let now = Time::since_boot(host.now());
         let seed = seed_of(&host);
+        let limits = LimitMonitor::new(&host, &memory.pools, now);
         let mut driver = Self {
-            ends: Arc::new(host.ends()?),
-            ledger,
-            inbox,
-            tasks,
-            processes: Processes::default(),
-            timers: Timers::default(),
-            dirty: HashSet::new(),
-            unwritten_batch: None,
-            batch: LedgerBatch { boot: Some(host.boot_id().clone()), ..LedgerBatch::default() },
-            generation: memory.generation,
-            seen_generation: Arc::new(memory.generation.into()),
-            limits: LimitMonitor::new(&host, &memory.pools, now),
-            history: History::default(),
-            keeper,
-            schedules: Schedules::default(),
+            workers: Workers::new(inbox, tasks),
+            processes: Processes::new(seed),
+            lives: Lives::new(&host)?,
+            remnants: Remnants::default(),
+            registrations: Registrations::new(memory.generation, std::mem::take(&mut memory.held)),
+            ledger: LedgerWriter::new(ledger, host.boot_id().clone()),
             admission: Admission::new(host.clone(), policy),
-            pid_files: PidFileClaims::default(),
+            operations: OperationsUnderWay::default(),
+            commands: CommandsUnderWay::default(),
+            usage: UsageMonitor::new(limits, keeper),
+            schedules: Schedules::default(),
             configs: ConfigMonitor::default(),
             log_reads: logs::LogReads::default(),
             outbox: Outbox::new(EventSpool::new(&mut memory, same_boot, clock::unix_millis())),
-            instance_outcomes: HashMap::new(),
-            local_operations: HashMap::new(),
-            status_queries: HashSet::new(),
-            versions: HashMap::new(),
-            refusals: Refusals::default(),
-            flush_at: None,
-            quiet_at: None,
-            queues: CommandSlots::default(),
-            leaves: UsedLeaves::default(),
-            strays: HashSet::new(),
-            estates: BTreeMap::new(),
-            registering: HashSet::new(),
-            arriving_list: ArrivingList::default(),
-            commands: CommandsUnderWay::default(),
-            made: 0,
-            turns: Arc::default(),
-            metrics: Arc::default(),
-            spans: OperationSpans::default(),
-            seed,
+            telemetry: Telemetry::default(),
             host,
         };
-        memory.estates.keys().for_each(|key| driver.leaves.used(key.clone()));
+        memory.estates.keys().for_each(|key| driver.remnants.leaves.used(key.clone()));
         driver.resume_local(&mut memory);
         driver.outbox.restore(memory.outcomes.into_iter().filter(|(operation, _)| operation.part == 0));
-        driver.batch.append(memory.owed);
+        driver.ledger.batch.append(memory.owed);
         if same_boot {
-            driver.estates = memory.estates;
-            for (key, elder) in &driver.estates {
-                driver.host.set_lives(&cgroup_name(key), None, elder.all().filter_map(|elder| elder.life.as_ref()));
+            for (key, elder) in memory.estates {
+                driver.host.set_lives(&cgroup_name(&key), None, elder.all().filter_map(|elder| elder.life.as_ref()));
+                driver.remnants.keep_estate(key, elder);
             }
         } else {
-            driver.batch.estates.extend(memory.estates.into_keys().map(|key| (key, None)));
+            driver.ledger.batch.estates.extend(memory.estates.into_keys().map(|key| (key, None)));
         }
         let mut unfinished: HashMap<ProcessKey, Request> = HashMap::new();
         for (operation, key, kind) in memory.unfinished {
@@ -274,10 +238,10 @@ impl Driver {
         for (key, record) in memory.processes {
             let request = unfinished.remove(&key);
             let process = Process::restore(now, key.clone(), record, same_boot, request, seed);
-            driver.dirty.insert(key.clone());
-            driver.leaves.used(key.clone());
-            driver.strays.insert(key.clone());
-            driver.pid_files.follow(&process);
+            driver.processes.touch(key.clone());
+            driver.remnants.leaves.used(key.clone());
+            driver.remnants.set_stray(&key, true);
+            driver.admission.pid_files.follow(&process);
             driver.publish_lives(&process);
             driver.set_registration_deferred(&key, process.spec_of_next().is_some());
             driver.processes.insert(process);
@@ -291,21 +255,21 @@ impl Driver {
 
     /// Traces go there from now on.
     pub(crate) fn trace(&mut self, traces: Traces) {
-        self.spans = OperationSpans::new(traces);
+        self.telemetry.spans = OperationSpans::new(traces);
     }
 
     /// Changes with every turn.
     pub(crate) fn turns(&self) -> Arc<AtomicU64> {
-        self.turns.clone()
+        self.telemetry.turns()
     }
 
     /// What it counts.
     pub(crate) fn metrics(&self) -> Arc<AgentMetrics> {
-        self.metrics.clone()
+        self.telemetry.metrics.clone()
     }
 
     pub(crate) fn seen_generation(&self) -> Arc<AtomicU64> {
-        self.seen_generation.clone()
+        self.registrations.written()
     }
 
     pub(crate) async fn run(mut self, mut inputs: mpsc::Receiver<Input>) {
@@ -316,7 +280,7 @@ impl Driver {
         self.start_history();
         loop {
             self.finish_turn();
-            self.turns.fetch_add(1, Ordering::Relaxed);
+            self.telemetry.turned();
             let wait = self.until_next_timer();
             tokio::select! {
                 count = inputs.recv_many(&mut turn, TURN_MAX) => if count == 0 { return },
@@ -348,36 +312,36 @@ impl Driver {
                 self.dispatch_event(&key, event);
             }
             Input::Server(message) => self.hear(message),
-            Input::Connected(link) => {
+            Input::Greeting(answer) => self.greet(answer),
+            Input::Connected { link, is_state_known } => {
                 self.outbox.connect(link);
                 self.tell_dropped_events();
-                self.report_all(&HashMap::new());
-                self.measure_all();
+                self.begin_reports(is_state_known);
             }
             Input::CommandRefused { server, reason } => self.command_refused(&server, &reason),
             Input::Tell(draft) => self.publish_event(*draft),
             Input::Beat => self.outbox.send(FromAgent::Beat),
             Input::Disconnected => {
-                self.arriving_list = ArrivingList::default();
+                self.registrations.arriving = ArrivingList::default();
                 self.outbox.disconnect();
             }
             Input::Inspected { operation, sightings, outcome } => {
                 for sighting in sightings {
                     self.take_sighting(sighting);
                 }
-                if !self.status_queries.remove(&operation) {
+                if !self.operations.end_status(operation) {
                     return; // cancelled meanwhile
                 }
                 self.answer(operation, *outcome);
             }
-            Input::LeafReleased(leaf) => self.leaves.released(&leaf),
+            Input::LeafReleased(leaf) => self.remnants.leaves.released(&leaf),
             Input::EstateSettled(key, elder) => self.estate_settled(key, &elder),
             Input::Version { key, life, line, version } => {
                 let process = self.processes.get(&key);
                 if process.is_some_and(|process| process.spec().control.version.as_ref() == Some(&line)) {
-                    self.versions.insert(key.clone(), (life, version));
+                    self.lives.set_version(key.clone(), life, version);
                     self.outbox.reports.forget(&key);
-                    self.dirty.insert(key);
+                    self.processes.touch(key);
                 }
             }
             Input::Admitted { key, operation, verdict } => self.admitted(key, operation, verdict),
@@ -397,7 +361,7 @@ impl Driver {
             }
             FromServer::Acknowledge { operations } => {
                 self.outbox.acknowledged(&operations);
-                self.batch.acknowledged.extend(operations);
+                self.ledger.batch.acknowledged.extend(operations);
             }
             FromServer::Cancel { operations } => self.cancel(operations),
             FromServer::Assign { assignments } => {
@@ -408,8 +372,9 @@ impl Driver {
             FromServer::AssignPools { pools } => {
                 for (generation, pool) in pools {
                     self.see(generation);
-                    self.limits.set_pool(pool.clone(), self.now());
-                    self.batch.pools.push(pool);
+                    self.hold(HeldName::Pool(pool.namespace.clone(), pool.id.clone()), Some(generation));
+                    self.usage.limits.set_pool(pool.clone(), self.now());
+                    self.ledger.batch.pools.push(pool);
                 }
             }
             FromServer::Registered(part) => self.handle_registered_part(part),
@@ -422,6 +387,7 @@ impl Driver {
             }
             FromServer::Enrolled { .. }
             | FromServer::RelayEnrolled { .. }
+            | FromServer::Authorities(_)
             | FromServer::Challenge { .. }
             | FromServer::Refused { .. }
             | FromServer::Welcome { .. }
@@ -434,7 +400,7 @@ impl Driver {
             | FromServer::Pace { .. }
             | FromServer::Beat => {}
             // It may have been a part of the list.
-            FromServer::Unknown => self.arriving_list = ArrivingList::default(),
+            FromServer::Unknown => self.registrations.arriving = ArrivingList::default(),
         }
     }
 
@@ -450,7 +416,7 @@ impl Driver {
         if self.tell_known_outcome(operation, &key, kind) {
             return;
         }
-        self.spans.arrived(operation, &key, kind);
+        self.telemetry.spans.arrived(operation, &key, kind);
         if kind == OperationKind::Status {
             return match self.refusal(&key, kind, None) {
                 Some(refusal) => self.refuse(&key, operation, refusal),
@@ -463,7 +429,8 @@ impl Driver {
 
     fn assign(&mut self, assign: Assign) {
         self.see(assign.generation);
-        let Assign { key, spec, managed, registered_at, .. } = assign;
+        let Assign { generation, key, spec, managed, registered_at } = assign;
+        self.hold(HeldName::Process(key.clone()), spec.is_some().then_some(generation));
         let instances = spec.as_ref().map_or(0, |spec| spec.instances());
         self.forget_others(&key, instances);
         let Some(spec) = spec else { return };
@@ -477,7 +444,7 @@ impl Driver {
         }
         let is_new = !self.processes.contains(&key);
         if is_new {
-            let process = Process::new(key.clone(), spec.clone(), self.seed);
+            let process = Process::new(key.clone(), spec.clone(), self.processes.seed());
             self.insert_new(process);
         }
         let managed = is_new && self.is_managed_on_assign(&key, managed, registered_at);
@@ -490,7 +457,7 @@ impl Driver {
         let version_command_changed = before.is_some_and(|before| before.control.version != spec.control.version);
         self.dispatch_event(key, Event::Assigned { spec, managed, registered_at });
         if version_command_changed {
-            self.versions.remove(key);
+            self.lives.forget_version(key);
             if let Some(life) = self.processes.get(key).and_then(|process| process.life().cloned()) {
                 self.query_version(key, &life);
             }
@@ -498,38 +465,35 @@ impl Driver {
     }
 
     fn see(&mut self, generation: u64) {
-        if generation > self.generation {
-            self.generation = generation;
-            self.batch.generation = Some(generation);
+        if self.registrations.hear(generation) {
+            self.ledger.batch.generation = Some(generation);
         }
     }
 
     fn dispatch_event(&mut self, key: &ProcessKey, event: Event) {
         let event = self.ignore_foreign_pid(key, event);
         let now = self.now();
-        if let Some(process) = self.processes.get_mut(key) {
-            let (before, had_elder) = (process.life().cloned(), process.elder().is_some());
-            process.handle(now, event);
-            self.pid_files.follow(process);
-            self.dirty.insert(key.clone());
-            let waits = process.spec_of_next().is_some();
-            let has_another_life = process.life() != before.as_ref();
-            let is_changed = has_another_life || process.elder().is_some() || had_elder;
-            if has_another_life {
-                self.processes.life_changed(key, before.map(|life| life.pid));
-            }
-            if let Some(process) = self.processes.get(key).filter(|_| is_changed) {
-                self.publish_lives(process);
-            }
-            self.set_registration_deferred(key, waits);
+        let Some(process) = self.processes.get_mut(key) else { return };
+        let (before, had_elder) = (process.life().cloned(), process.elder().is_some());
+        process.handle(now, event);
+        self.admission.pid_files.follow(process);
+        let waits = process.spec_of_next().is_some();
+        let has_another_life = process.life() != before.as_ref();
+        let is_changed = has_another_life || process.elder().is_some() || had_elder;
+        self.processes.touch(key.clone());
+        if has_another_life {
+            self.processes.life_changed(key, before.map(|life| life.pid));
         }
+        if let Some(process) = self.processes.get(key).filter(|_| is_changed) {
+            self.publish_lives(process);
+        }
+        self.set_registration_deferred(key, waits);
     }
 
     /// While a registration waits the ledger does not say that it was seen.
     fn set_registration_deferred(&mut self, key: &ProcessKey, waits: bool) {
-        let is_changed = if waits { self.registering.insert(key.clone()) } else { self.registering.remove(key) };
-        if is_changed {
-            self.batch.generation = Some(self.generation);
+        if self.registrations.set_deferred(key, waits) {
+            self.ledger.batch.generation = Some(self.registrations.newest());
             tracing::info!(process = %key, waits, "new registration deferred until the current operation ends");
         }
     }
@@ -545,9 +509,8 @@ impl Driver {
     }
 
     fn until_next_timer(&self) -> Duration {
-        let timer = self.timers.next();
-        let next =
-            [timer, self.limits.next(), self.configs.next(), self.flush_at, self.quiet_at].into_iter().flatten().min();
+        let times = [self.processes.next(), self.usage.limits.next(), self.configs.next(), self.ledger.flush_at];
+        let next = times.into_iter().flatten().min();
         let wait = next.map_or(IDLE_MAX, |time| time.since(self.now()));
         let planned = self.schedules.next().map(|next| next.saturating_sub(self.host.now()));
         let wait = planned.map_or(wait, |planned| wait.min(planned));
@@ -556,7 +519,7 @@ impl Driver {
 
     fn fire_timers(&mut self) {
         let now = self.now();
-        while let Some(key) = self.timers.pop_due(now) {
+        while let Some(key) = self.processes.pop_due(now) {
             self.dispatch_event(&key, Event::Tick);
         }
     }
@@ -564,10 +527,10 @@ impl Driver {
     /// Samples what is due; a machine decides what a breach means for its process.
     fn measure(&mut self) {
         let (now, boot_time) = (self.now(), self.host.now());
-        if self.limits.next().is_none_or(|at| at > now) {
+        if self.usage.limits.next().is_none_or(|at| at > now) {
             return;
         }
-        for verdict in self.limits.turn(now, boot_time, &self.processes, &mut self.history) {
+        for verdict in self.usage.turn(now, boot_time, &self.processes) {
             self.publish_warning(&verdict);
             if let Verdict::Exceeded { key, excess } = verdict
                 && self.forbidden(&key).is_none()

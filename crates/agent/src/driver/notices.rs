@@ -75,7 +75,7 @@ impl Driver {
     }
 
     pub(super) fn command_refused(&mut self, server: &str, reason: &str) {
-        let Some(count) = self.refusals.due(self.now()) else { return };
+        let Some(count) = self.outbox.refusals.due(self.now()) else { return };
         tracing::error!(server, reason, count, "rejected message from server");
         let content = messages::link_message_refused(server, reason);
         let draft = Draft::new(EventKind::CommandRefused, content);
@@ -85,18 +85,18 @@ impl Driver {
     /// Numbers an event, keeps it and sends it on its way.
     pub(super) fn publish_event(&mut self, draft: Draft) {
         let event = self.outbox.events.push(draft, clock::unix_millis());
-        self.metrics.event(event.kind);
-        self.batch.events.push(event);
+        self.telemetry.metrics.event(event.kind);
+        self.ledger.batch.events.push(event);
     }
 
     pub(super) fn events_seen(&mut self, up_to: u64) {
         self.outbox.events.seen(up_to);
-        self.batch.events_seen = self.batch.events_seen.max(Some(up_to));
+        self.ledger.batch.events_seen = self.ledger.batch.events_seen.max(Some(up_to));
     }
 
     /// To a new session.
     pub(super) fn tell_dropped_events(&mut self) {
-        self.batch.events.extend(self.outbox.events.tell_dropped(clock::unix_millis()));
+        self.ledger.batch.events.extend(self.outbox.events.tell_dropped(clock::unix_millis()));
     }
 }
 

@@ -11,6 +11,7 @@ use proctor_model::{OperationId, Outcome};
 use proctor_wire::FromAgent;
 use tokio::sync::mpsc;
 
+use super::notices::Refusals;
 use super::reports::Reports;
 use crate::link::LinkOutbox;
 use crate::spool::EventSpool;
@@ -30,6 +31,8 @@ pub(super) struct Outbox {
     waiting: VecDeque<OperationId>,
     pub(super) events: EventSpool,
     pub(super) reports: Reports,
+    /// What the link refused, which is told now and then.
+    pub(super) refusals: Refusals,
 }
 
 #[derive(Debug)]
@@ -42,7 +45,15 @@ struct NumberedOutcome {
 impl Outbox {
     pub(super) fn new(events: EventSpool) -> Self {
         let (outcomes, waiting) = (BTreeMap::new(), VecDeque::new());
-        Self { link: None, outcomes, numbered: 0, waiting, events, reports: Reports::default() }
+        Self {
+            link: None,
+            outcomes,
+            numbered: 0,
+            waiting,
+            events,
+            reports: Reports::default(),
+            refusals: Refusals::default(),
+        }
     }
 
     /// Outcomes of an agent before this one, to be sent when there is a link.
@@ -172,7 +183,7 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
-    use proctor_model::{EventKind, TaskId};
+    use proctor_model::{EventKind, Message, TaskId};
 
     use super::*;
     use crate::ledger::LedgerState;
@@ -274,7 +285,7 @@ mod tests {
     #[test]
     fn a_session_carries_each_event_once_and_the_next_one_all_again() {
         let mut outbox = outbox();
-        let _ = outbox.events.push(Draft::new(EventKind::Started, "a"), 1);
+        let _ = outbox.events.push(Draft::new(EventKind::Started, Message::foreign("a")), 1);
         assert!(!outbox.has_unreported(), "there is no session");
         let (link, mut first) = with_room(8);
         outbox.connect(link);

@@ -129,7 +129,7 @@ impl Driver {
 
     fn rival_of(&self, key: &ProcessKey, identity: &Identity) -> Option<PidFileConflict> {
         let ours = Paths::of(identity);
-        let holders = self.pid_files.of(&ours);
+        let holders = self.admission.pid_files.of(&ours);
         let is_other = |process: &&Process| process.key() != key && !self.is_instance_of(process, key);
         let rivals = holders.filter_map(|holder| self.processes.get(holder)).filter(is_other);
         let specs = rivals.flat_map(|process| process.specs_in_use().map(move |spec| (process, spec)));

@@ -1,12 +1,31 @@
 //! The machines of all processes on this host, by their keys and the pids of their lives, and the instances of each.
 
-use std::collections::{BTreeSet, HashMap};
+//!
+//! Promised: who was touched is known until somebody takes it; each has one timer; no two machines of one key, one after
+//! the other, number what they ask for alike. Absent: handling events, and clocks.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Duration;
 
 use proctor_model::ProcessKey;
-use proctor_supervise::Process;
+use proctor_supervise::{Process, Time};
+
+use super::timers::Timers;
+
+/// Without a change for this long, a storm is over.
+const QUIET: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub(super) struct Processes {
+    /// Of the random waits of their machines: differs between hosts, stays the same on one.
+    seed: u64,
+    /// Touched in this turn.
+    touched: HashSet<ProcessKey>,
+    timers: Timers,
+    /// How many were new to this agent.
+    made: u64,
+    /// When nothing has been touched for long enough; None: nothing was since.
+    quiet_at: Option<Time>,
     /// In boxes: a half of the table is empty.
     by_key: HashMap<ProcessKey, Box<Process>>,
     /// Of processes that have several.
@@ -16,6 +35,56 @@ pub(super) struct Processes {
 }
 
 impl Processes {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { seed, ..Self::default() }
+    }
+
+    pub(super) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Something of it may have changed.
+    pub(super) fn touch(&mut self, key: ProcessKey) {
+        self.touched.insert(key);
+    }
+
+    /// Those that were touched since; None: nobody was.
+    pub(super) fn take_touched(&mut self, now: Time) -> Option<HashSet<ProcessKey>> {
+        if self.touched.is_empty() {
+            return None;
+        }
+        self.quiet_at = Some(now + QUIET);
+        Some(std::mem::take(&mut self.touched))
+    }
+
+    /// Whether it has become quiet, once.
+    pub(super) fn take_quiet(&mut self, now: Time) -> bool {
+        self.quiet_at.take_if(|at| *at <= now).is_some()
+    }
+
+    /// Sets the timer of a process as its machine wants it.
+    pub(super) fn set_timer(&mut self, key: &ProcessKey) {
+        let at = self.get(key).and_then(Process::poll_timeout);
+        self.timers.set(key, at);
+    }
+
+    /// The first whose timer has come.
+    pub(super) fn pop_due(&mut self, now: Time) -> Option<ProcessKey> {
+        self.timers.pop_due(now)
+    }
+
+    /// The next time at which there is something to do.
+    pub(super) fn next(&self) -> Option<Time> {
+        self.timers.next().into_iter().chain(self.quiet_at).min()
+    }
+
+    /// One that is new to this agent. What an earlier process of its name has asked for may still be answered.
+    pub(super) fn insert_new(&mut self, mut process: Process) {
+        self.made += 1;
+        process.number_from(self.made << 32);
+        self.insert(process);
+    }
+
     pub(super) fn insert(&mut self, process: Process) {
         let key = process.key().clone();
         if let Some(of) = whole(&process) {
@@ -90,6 +159,11 @@ impl Processes {
 }
 
 /// What a process is an instance of.
+/// The name that it is registered by.
+pub(super) fn whole_key(process: &Process) -> ProcessKey {
+    whole(process).unwrap_or_else(|| process.key().clone())
+}
+
 fn whole(process: &Process) -> Option<ProcessKey> {
     let instance = process.instance()?;
     Some(ProcessKey::new(process.key().namespace.clone(), instance.of.clone()))
@@ -128,5 +202,21 @@ mod tests {
         processes.remove(&keys[1]);
 
         assert_eq!((found(&processes, 10), processes.by_pid.len()), (vec![], 1));
+    }
+
+    #[test]
+    fn touched_processes_are_taken_once_and_it_becomes_quiet_once() {
+        let at = |secs| Time::since_boot(Duration::from_secs(secs));
+        let key: ProcessKey = "ns/a".parse().unwrap();
+        let mut processes = Processes::new(7);
+        assert!(processes.take_touched(at(1)).is_none() && processes.next().is_none());
+
+        processes.touch(key.clone());
+        processes.touch(key.clone());
+
+        assert_eq!(processes.take_touched(at(1)), Some(HashSet::from([key])));
+        assert_eq!((processes.take_touched(at(2)), processes.next()), (None, Some(at(6))));
+        assert!(!processes.take_quiet(at(5)) && processes.take_quiet(at(6)) && !processes.take_quiet(at(7)));
+        assert_eq!(processes.next(), None);
     }
 }

@@ -11,6 +11,8 @@ use proctor_model::{Namespace, Percent, Pool, PoolId, PoolLimits, ProcessKey, We
 use proctor_wire::RegisteredPart;
 
 use super::Driver;
+use super::processes::whole_key;
+use crate::ledger::HeldName;
 
 /// Names of one list; a host has far fewer.
 const NAMES_MAX: usize = 200_000;
@@ -53,14 +55,10 @@ impl ArrivingList {
 
 impl Driver {
     pub(super) fn handle_registered_part(&mut self, part: RegisteredPart) {
-        let Some(list) = self.arriving_list.take(part) else { return };
+        let Some(list) = self.registrations.arriving.take(part) else { return };
         let registered = self.processes.all().filter(|process| process.is_registered());
-        let keys = registered.map(|process| match process.instance() {
-            Some(instance) => ProcessKey::new(process.key().namespace.clone(), instance.of.clone()),
-            None => process.key().clone(),
-        });
-        let gone: HashSet<ProcessKey> = keys.filter(|key| !list.processes.contains(key)).collect();
-        let pools = self.limits.limiting_pools();
+        let gone: HashSet<ProcessKey> = registered.map(whole_key).filter(|key| !list.processes.contains(key)).collect();
+        let pools = self.usage.limits.limiting_pools();
         let gone_pools: Vec<_> = pools.into_iter().filter(|name| !list.pools.contains(name)).collect();
         if gone.is_empty() && gone_pools.is_empty() {
             return;
@@ -68,16 +66,18 @@ impl Driver {
         tracing::warn!(
             processes = gone.len(),
             pools = gone_pools.len(),
-            "the state directory is older than what the server remembers: forgetting what is no longer registered"
+            "state directory older than the server's records: dropping processes that are no longer registered"
         );
         for key in gone {
             tracing::info!(process = %key, "no longer registered");
             self.forget_others(&key, 0);
+            self.hold(HeldName::Process(key), None);
         }
         for (namespace, id) in gone_pools {
+            self.hold(HeldName::Pool(namespace.clone(), id.clone()), None);
             let pool = Pool { namespace, id, limits: no_limits() };
-            self.limits.set_pool(pool.clone(), self.now());
-            self.batch.pools.push(pool);
+            self.usage.limits.set_pool(pool.clone(), self.now());
+            self.ledger.batch.pools.push(pool);
         }
     }
 }

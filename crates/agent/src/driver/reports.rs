@@ -81,7 +81,7 @@ impl Reports {
 impl Driver {
     pub(super) fn finish(&mut self, operation: OperationId, outcome: Outcome) {
         let outcome = outcome.fitted();
-        self.batch.outcomes.push((operation, outcome.clone()));
+        self.ledger.batch.outcomes.push((operation, outcome.clone()));
         if operation.part > 0 {
             return self.collect_instance_outcome(operation, outcome);
         }
@@ -125,20 +125,37 @@ impl Driver {
         let running = self.processes.all().filter_map(|process| Some((process.key().clone(), measured_of(process)?)));
         let (keys, lives): (Vec<ProcessKey>, Vec<MeasuredLife>) = running.unzip();
         let host = self.host.clone();
-        let owed = self.owed(Input::Measured(HashMap::new()));
-        self.tasks.spawn("measure", async move {
+        let owed = self.workers.owed(Input::Measured(HashMap::new()));
+        self.workers.spawn("measure", async move {
             let usages = host.usages(lives).await;
             let measured = keys.into_iter().zip(usages).filter_map(|(key, usage)| Some((key, usage?)));
             owed.send(Input::Measured(measured.collect())).await;
         });
     }
 
+    /// On a new session. A server that has everything as it is hears of nothing now, and of usage with the next report.
+    pub(super) fn begin_reports(&mut self, is_state_known: bool) {
+        if is_state_known && self.registrations.held.is_as_greeted(self.observed_hash()) {
+            for process in self.processes.all() {
+                self.outbox.reports.is_new(process);
+            }
+            return;
+        }
+        self.report_all(&HashMap::new());
+        self.measure_all();
+    }
+
     pub(super) fn report_all(&mut self, measured: &HashMap<ProcessKey, Usage>) {
         self.outbox.reports.measuring = false;
         if self.outbox.is_connected() {
-            let all = self.processes.all().filter(|process| process.instance().is_none_or(|one| one.number == 1));
-            self.send_observations(all.map(|process| self.observation_of(process, measured)).collect());
+            let all = self.reported().map(|process| self.observation_of(process, measured)).collect();
+            self.send_observations(all);
         }
+    }
+
+    /// One for each registration.
+    pub(super) fn reported(&self) -> impl Iterator<Item = &Process> {
+        self.processes.all().filter(|process| process.instance().is_none_or(|one| one.number == 1))
     }
 
     fn send_observations(&mut self, mut observations: Vec<(ProcessKey, Snapshot)>) {

@@ -17,7 +17,7 @@ use super::execute::ended_by;
 const OPERATIONS_MAX: usize = 64;
 const SUPERVISION_MAX: usize = 64;
 const QUESTIONS_MAX: usize = 16;
-/// How long a command keeps its place at most: most starts and stops are over by then.
+/// How long a command keeps its slot at most: most starts and stops are over by then.
 const SLOT_HOLD_MAX: Duration = Duration::from_millis(100);
 /// How long supervision and questions wait; they come again.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -32,7 +32,7 @@ pub(super) struct CommandSlots {
 /// Where one command waits.
 #[derive(Clone, Debug)]
 pub(super) struct SlotQueue {
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     patience: Duration,
 }
 
@@ -42,11 +42,11 @@ pub(super) struct Slot(OwnedSemaphorePermit);
 
 impl Default for CommandSlots {
     fn default() -> Self {
-        let places = |max| Arc::new(Semaphore::new(max));
+        let permits = |max| Arc::new(Semaphore::new(max));
         Self {
-            operations: places(OPERATIONS_MAX),
-            supervision: places(SUPERVISION_MAX),
-            questions: places(QUESTIONS_MAX),
+            operations: permits(OPERATIONS_MAX),
+            supervision: permits(SUPERVISION_MAX),
+            questions: permits(QUESTIONS_MAX),
         }
     }
 }
@@ -54,39 +54,39 @@ impl Default for CommandSlots {
 impl CommandSlots {
     /// Slots that are taken by operations and by supervision.
     pub(super) fn used(&self) -> (usize, usize) {
-        let used = |places: &Semaphore, max: usize| max.saturating_sub(places.available_permits());
+        let used = |permits: &Semaphore, max: usize| max.saturating_sub(permits.available_permits());
         (used(&self.operations, OPERATIONS_MAX), used(&self.supervision, SUPERVISION_MAX))
     }
 
     /// For an operation with as much time as it has left; for supervision where there is none.
     pub(super) fn of(&self, operation: Option<Duration>) -> SlotQueue {
-        let places = if operation.is_some() { &self.operations } else { &self.supervision };
-        SlotQueue { places: Arc::clone(places), patience: operation.unwrap_or(PATIENCE) }
+        let permits = if operation.is_some() { &self.operations } else { &self.supervision };
+        SlotQueue { permits: Arc::clone(permits), patience: operation.unwrap_or(PATIENCE) }
     }
 
     /// For version and health.
     pub(super) fn checks(&self) -> SlotQueue {
-        SlotQueue { places: Arc::clone(&self.questions), patience: PATIENCE }
+        SlotQueue { permits: Arc::clone(&self.questions), patience: PATIENCE }
     }
 }
 
 impl SlotQueue {
-    /// None: no place became free in time.
+    /// None: no slot became free in time.
     pub(super) async fn wait(self) -> Option<Slot> {
-        tokio::time::timeout(self.patience, self.places.acquire_owned()).await.ok()?.ok().map(Slot)
+        tokio::time::timeout(self.patience, self.permits.acquire_owned()).await.ok()?.ok().map(Slot)
     }
 
     pub(super) async fn run(self, host: &Host, command: Command) -> CommandExit {
         match self.wait().await {
-            Some(place) => place.lend(host.run(command)).await,
+            Some(slot) => slot.hold_during(host.run(command)).await,
             None => ended_by(CommandResult::NoSlot),
         }
     }
 }
 
 impl Slot {
-    /// Waits for the work, and gives the place to the next one meanwhile if it takes long.
-    pub(super) async fn lend<T>(self, work: impl Future<Output = T>) -> T {
+    /// Waits for the work, and gives the slot to the next one meanwhile if it takes long.
+    pub(super) async fn hold_during<T>(self, work: impl Future<Output = T>) -> T {
         tokio::pin!(work);
         if let Ok(done) = tokio::time::timeout(SLOT_HOLD_MAX, &mut work).await {
             return done;
@@ -109,10 +109,10 @@ mod tests {
         for _ in 0..10 * OPERATIONS_MAX {
             let queue = queues.of(Some(Duration::from_secs(60)));
             begun.spawn(async move {
-                let place = queue.wait().await;
-                let has_begun = place.is_some();
-                if let Some(place) = place {
-                    place.lend(tokio::time::sleep(Duration::from_secs(3600))).await;
+                let slot = queue.wait().await;
+                let has_begun = slot.is_some();
+                if let Some(slot) = slot {
+                    slot.hold_during(tokio::time::sleep(Duration::from_secs(3600))).await;
                 }
                 has_begun
             });
@@ -133,10 +133,10 @@ mod tests {
         for number in 0..10_000_u64 {
             let (queue, holding, most) = (queues.of(None), holding.clone(), most.clone());
             runs.spawn(async move {
-                let place = loop {
+                let slot = loop {
                     // A run that finds no slot is retried, as its machine does.
-                    if let Some(place) = queue.clone().wait().await {
-                        break place;
+                    if let Some(slot) = queue.clone().wait().await {
+                        break slot;
                     }
                 };
                 most.fetch_max(holding.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -147,7 +147,7 @@ mod tests {
                     released.await;
                     holding.fetch_sub(1, Ordering::Relaxed);
                 };
-                tokio::join!(place.lend(tokio::time::sleep(takes)), counted);
+                tokio::join!(slot.hold_during(tokio::time::sleep(takes)), counted);
             });
         }
 
@@ -163,8 +163,8 @@ mod tests {
     async fn an_operation_waits_as_long_as_it_has_time_and_supervision_comes_again() {
         let queues = CommandSlots::default();
         let (operation, supervision) = (queues.of(Some(Duration::from_secs(30))), queues.of(None));
-        let held = operation.places.acquire_many(64).await.unwrap();
-        let also_held = supervision.places.acquire_many(64).await.unwrap();
+        let held = operation.permits.acquire_many(64).await.unwrap();
+        let also_held = supervision.permits.acquire_many(64).await.unwrap();
         let begun = tokio::time::Instant::now();
 
         assert!(supervision.clone().wait().await.is_none());

@@ -58,7 +58,7 @@ mod tests {
     use std::sync::Arc;
 
     use parking_lot::Mutex;
-    use proctor_model::{Code, TaskId};
+    use proctor_model::{Code, Message, TaskId};
     use proctor_traces::TraceSink;
 
     use super::*;
@@ -81,7 +81,7 @@ mod tests {
         let recorder = Arc::new(Recorder::default());
         let mut spans = OperationSpans::new(Traces::to(recorder.clone()));
         let key: ProcessKey = "ns/p".parse().unwrap();
-        let failure = Outcome::new(Code::CheckFailed, "still there", true);
+        let failure = Outcome::new(Code::CheckFailed, Message::foreign("still there"), true);
 
         spans.arrived(operation(1), &key, OperationKind::Kill);
         spans.arrived(operation(1), &key, OperationKind::Kill);

@@ -12,6 +12,7 @@ use proctor_model::samples::spec;
 use tokio::sync::oneshot;
 
 mod elsewhere;
+mod held;
 mod hung_mounts;
 mod limits;
 mod logs;
@@ -73,7 +74,8 @@ impl Stage {
         let driver = Driver::new(host, policy, ledger, memory, keeper, inbox.clone(), tasks.clone()).unwrap();
         tasks.spawn_on_thread("driver", driver.run(inputs)).unwrap();
         let (link, heard) = mpsc::channel(1024);
-        inbox.send(Input::Connected(LinkOutbox { control: link.clone(), reports: link })).await.unwrap();
+        let link = LinkOutbox { control: link.clone(), reports: link };
+        inbox.send(Input::Connected { link, is_state_known: false }).await.unwrap();
         Self {
             dir,
             tasks,
@@ -134,6 +136,8 @@ impl Stage {
             FromAgent::Seen { .. } | FromAgent::Beat | FromAgent::Unknown => {}
             other @ (FromAgent::Enrol { .. }
             | FromAgent::EnrolRelay { .. }
+            | FromAgent::Trusted(_)
+            | FromAgent::Return { .. }
             | FromAgent::Hello { .. }
             | FromAgent::Settled { .. }
             | FromAgent::Signed(_)

@@ -5,15 +5,18 @@
 //! `history`).
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use proctor_model::{ProcessKey, Usage, UsageHistory, UsageKept, UsageRange};
 use proctor_runtime::clock;
-use proctor_supervise::Process;
+use proctor_supervise::{Process, Time};
 use proctor_wire::FromAgent;
 use tokio::sync::mpsc;
 
 use super::Driver;
-use crate::history::{Rate, Reading};
+use super::limits::{LimitMonitor, Verdict};
+use super::processes::Processes;
+use crate::history::{History, Keeper, Rate, Reading};
 
 /// Messages that may wait on the link before answers are dropped: one may take 97 kB.
 const BACKLOG_MAX: usize = 16;
@@ -23,16 +26,53 @@ pub(super) fn wall_clock() -> u64 {
     u64::try_from(clock::unix_millis() / 1000).unwrap_or(0)
 }
 
-impl Driver {
-    pub(super) fn start_history(&mut self) {
-        self.keeper.start(&self.host, &self.tasks);
-        self.retain_history();
+/// What processes use: watched for limits, recorded for people.
+#[derive(Debug)]
+pub(super) struct UsageMonitor {
+    pub(super) limits: LimitMonitor,
+    pub(super) history: History,
+    keeper: Keeper,
+}
+
+impl UsageMonitor {
+    pub(super) fn new(limits: LimitMonitor, keeper: Keeper) -> Self {
+        Self { limits, history: History::default(), keeper }
     }
 
-    fn retain_history(&mut self) {
+    /// Samples what is due and records it.
+    pub(super) fn turn(&mut self, now: Time, boot_time: Duration, processes: &Processes) -> Vec<Verdict> {
+        self.limits.turn(now, boot_time, processes, &mut self.history)
+    }
+
+    /// The process is forgotten, with what is on disk of it.
+    pub(super) fn forget(&mut self, key: &ProcessKey, now: Time) {
+        self.limits.forget(key, now);
+        self.history.forget(key);
+        self.keeper.remove(key.clone());
+    }
+
+    /// Everything that is not on disk yet, at the end of the agent.
+    pub(super) fn write_all(&mut self, now: u64) {
+        self.keeper.write_all(&mut self.history, now);
+    }
+
+    fn write(&mut self, processes: &Processes, now: u64) {
+        self.keeper.write(&mut self.history, now);
+        self.retain(processes, now);
+    }
+
+    /// Removes what is on disk of others.
+    fn retain(&mut self, processes: &Processes, now: u64) {
         if self.keeper.must_retain() {
-            self.keeper.retain(self.processes.all().map(|process| process.key().clone()), wall_clock());
+            self.keeper.retain(processes.all().map(|process| process.key().clone()), now);
         }
+    }
+}
+
+impl Driver {
+    pub(super) fn start_history(&mut self) {
+        self.usage.keeper.start(&self.host, self.workers.tasks());
+        self.usage.retain(&self.processes, wall_clock());
     }
 
     /// Of those whose limits are watched, better samples are there already.
@@ -41,14 +81,13 @@ impl Driver {
         for (key, usage) in measured {
             if let Some(life) = self.processes.get(key).and_then(Process::shown) {
                 let reading = Reading { rate: Rate::Slow, cpu: usage.cpu_percent, memory: usage.memory_percent };
-                self.history.record(now, key, life, reading);
+                self.usage.history.record(now, key, life, reading);
             }
         }
     }
 
     pub(super) fn write_history(&mut self) {
-        self.keeper.write(&mut self.history, wall_clock());
-        self.retain_history();
+        self.usage.write(&self.processes, wall_clock());
     }
 
     pub(super) fn query_usage(&mut self, request: u64, key: &ProcessKey, range: UsageRange) {
@@ -59,8 +98,8 @@ impl Driver {
             return answer(UsageHistory::empty(UsageKept::NotRegistered, range.step_min()));
         }
         match range {
-            UsageRange::Hour => answer(self.history.hour(key, now)),
-            UsageRange::Week => self.keeper.read(&self.history, key, now, Box::new(answer)),
+            UsageRange::Hour => answer(self.usage.history.hour(key, now)),
+            UsageRange::Week => self.usage.keeper.read(&self.usage.history, key, now, Box::new(answer)),
         }
     }
 }

@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_the_place_of_a_file_is_not_followed() {
+    fn a_link_instead_of_a_file_is_not_followed() {
         let (dir, mut files) = files();
         let target = dir.path().join("precious");
         std::fs::write(&target, b"precious").unwrap();

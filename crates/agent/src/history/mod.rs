@@ -134,7 +134,7 @@ impl History {
         *hour = Some(ring);
     }
 
-    /// Whether a ring of `step` fits in the place of the current one.
+    /// Whether a ring of `step` fits into the file of the current one.
     fn has_room(&self, current: Option<Step>, step: Step) -> bool {
         let before = current.map_or(0, HourRing::bytes);
         let is_within = self.ring_bytes - before + HourRing::bytes(step) <= RING_BYTES_MAX;

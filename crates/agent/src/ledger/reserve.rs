@@ -13,7 +13,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use proctor_model::{BootId, OperationId, OperationKind, Outcome, ProcessKey};
+use proctor_model::{BootId, Message, OperationId, OperationKind, Outcome, ProcessKey};
 use proctor_runtime::private;
 use proctor_supervise::{Elder, Record, RecordState};
 use serde::{Deserialize, Serialize};
@@ -103,7 +103,7 @@ impl Reserve {
         }
         let lines = self.written.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let readable = lines.filter_map(|line| {
-            let unreadable = |error: &_| tracing::error!(%error, "skipped an unreadable line of the reserve");
+            let unreadable = |error: &_| tracing::error!(%error, "skipped unreadable line of the ledger reserve");
             serde_json::from_slice(line).inspect_err(unreadable).ok()
         });
         let (boots, others): (Vec<Owed>, Vec<Owed>) = readable.partition(|owed| matches!(owed, Owed::Boot(_)));
@@ -113,7 +113,7 @@ impl Reserve {
         }
     }
 
-    /// In the place of what was written before. Whether every stop and every start under way is in there.
+    /// Overwrites what was written before. Whether every stop and every start under way is in there.
     pub(super) fn write(&mut self, batch: &LedgerBatch) -> bool {
         let mut text = Vec::new();
         let (decisive, others) = lines(batch);
@@ -143,20 +143,20 @@ impl Reserve {
         bytes.extend_from_slice(&length.to_le_bytes());
         bytes.extend_from_slice(hash(number, &text).as_bytes());
         bytes.extend_from_slice(&text);
-        let place = (number % 2) * SLOT_BYTES as u64;
-        let written = file.write_all_at(&bytes, place).and_then(|()| file.sync_data());
+        let offset = (number % 2) * SLOT_BYTES as u64;
+        let written = file.write_all_at(&bytes, offset).and_then(|()| file.sync_data());
         match &written {
             Ok(()) => (self.number, self.written) = (number, text),
-            Err(error) => tracing::error!(%error, "cannot write the reserve of the ledger"),
+            Err(error) => tracing::error!(%error, "cannot write ledger reserve"),
         }
         written.is_ok()
     }
 
     fn read(&self, slot: u64) -> Option<(u64, Vec<u8>)> {
         let file = self.file.as_ref()?;
-        let place = slot * SLOT_BYTES as u64;
+        let offset = slot * SLOT_BYTES as u64;
         let mut header = [0; HEADER_BYTES];
-        file.read_exact_at(&mut header, place).ok()?;
+        file.read_exact_at(&mut header, offset).ok()?;
         let (number, rest) = header.split_first_chunk::<8>()?;
         let (length, expected) = rest.split_first_chunk::<4>()?;
         let (number, length) = (u64::from_le_bytes(*number), u32::from_le_bytes(*length) as usize);
@@ -164,7 +164,7 @@ impl Reserve {
             return None;
         }
         let mut text = vec![0; length];
-        file.read_exact_at(&mut text, place + HEADER_BYTES as u64).ok()?;
+        file.read_exact_at(&mut text, offset + HEADER_BYTES as u64).ok()?;
         (hash(number, &text).as_bytes() == expected).then_some((number, text))
     }
 }
@@ -175,7 +175,7 @@ fn open(path: &Path) -> std::io::Result<File> {
     // Where the file system cannot do that, it takes the room when it writes.
     match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 2 * SLOT_BYTES as u64) {
         Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
-        Err(error) => tracing::warn!(%error, "no space could be preallocated for the reserve of the ledger"),
+        Err(error) => tracing::warn!(%error, "cannot preallocate space for the ledger reserve"),
     }
     Ok(file)
 }
@@ -233,8 +233,8 @@ fn of_process<'a>((key, record): (&'a ProcessKey, &'a Record)) -> (&'a ProcessKe
 }
 
 fn short(outcome: &Outcome) -> Outcome {
-    let message: String = outcome.message.chars().take(MESSAGE_CHARS_MAX).collect();
-    Outcome { message: message.into(), output: String::new(), snapshot: None, ..outcome.clone() }
+    let text: String = outcome.message.chars().take(MESSAGE_CHARS_MAX).collect();
+    Outcome { message: Message::foreign(text), output: String::new(), snapshot: None, ..outcome.clone() }
 }
 
 impl LedgerState {

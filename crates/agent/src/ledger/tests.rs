@@ -2,7 +2,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::spool::{COUNT, Draft, EventSpool};
-use proctor_model::EventKind;
+use proctor_model::{EventKind, Message};
 
 fn event(sequence: u64, kind: EventKind) -> Event {
     Event {
@@ -12,7 +12,7 @@ fn event(sequence: u64, kind: EventKind) -> Event {
         proc_name: "nginx".into(),
         report_id: Some(9),
         kind,
-        content: "it runs".into(),
+        content: Message::foreign("it runs"),
         details: [("pid".to_owned(), "7".to_owned())].into(),
     }
 }
@@ -76,8 +76,9 @@ async fn ledger_and_spool_agree_on_what_is_dropped() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("ledger.db");
     let mut spool = EventSpool::new(&mut LedgerState::default(), true, 0);
-    let drafted: Vec<Event> =
-        (0..SPOOLED_MAX + 9).map(|_| spool.push(Draft::new(EventKind::Exited, "it ended"), 1)).collect();
+    let drafted: Vec<Event> = (0..SPOOLED_MAX + 9)
+        .map(|_| spool.push(Draft::new(EventKind::Exited, Message::foreign("it ended")), 1))
+        .collect();
 
     commit_to(
         &path,

@@ -60,6 +60,8 @@ impl Class {
             | FromAgent::Goodbye
             | FromAgent::Enrol { .. }
             | FromAgent::EnrolRelay { .. }
+            | FromAgent::Trusted(_)
+            | FromAgent::Return { .. }
             | FromAgent::Hello { .. }
             | FromAgent::Signed(_)
             | FromAgent::Unknown => Self::Control,

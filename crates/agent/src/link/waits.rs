@@ -1,7 +1,7 @@
 //! How long an agent waits before its next attempt, by how the last one ended.
 //!
 //! Promised: a server that is not there is looked for again within seconds, one that has too many agents is left alone
-//! for longer, and one that refused the agent for good for minutes. Nothing else that anybody says keeps an agent away for
+//! for longer, and one that refused the agent for good for up to 75 s. Nothing else that anybody says keeps an agent away for
 //! longer than [`BUSY_WAIT_MAX`], and nothing at all keeps it from its other endpoints. Reads no clock.
 //! Absent: the order of endpoints (see `endpoints`).
 
@@ -94,9 +94,7 @@ impl Waits {
             SessionEnd::Link(no_session) if reached == Reached::Nothing && is_crowded(no_session) => {
                 self.crowded.next_wait()
             }
-            SessionEnd::Link(_) | SessionEnd::Expired(_) | SessionEnd::Pki(_) | SessionEnd::Shutdown => {
-                self.short.next_wait()
-            }
+            SessionEnd::Link(_) | SessionEnd::Pki(_) | SessionEnd::Shutdown => self.short.next_wait(),
         }
     }
 }
@@ -140,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_was_refused_for_good_comes_back_after_minutes_until_it_gets_a_session() {
+    fn an_agent_that_was_refused_for_good_comes_back_slowly_but_within_75_seconds_until_it_gets_a_session() {
         let mut waits = Waits::new();
 
         let taken: Vec<_> = (0..200).map(|_| waits.after(Reached::Nothing, &refused())).collect();
@@ -148,6 +146,10 @@ mod tests {
         let again = waits.after(Reached::Session, &refused());
 
         assert!(taken.iter().all(|wait| (REFUSED_WAIT_MIN..=REFUSED_WAIT_MAX).contains(wait)), "{taken:?}");
+        assert!(
+            taken.iter().all(|wait| *wait <= Duration::from_secs(75)),
+            "who is allowed again is soon back: {taken:?}"
+        );
         let mean = taken.iter().skip(20).sum::<Duration>() / 180;
         assert!(mean > REFUSED_WAIT_MAX / 5, "a fleet that was revoked is quiet: {mean:?}");
         assert!(again <= 3 * REFUSED_WAIT_MIN, "{again:?}");

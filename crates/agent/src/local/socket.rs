@@ -129,7 +129,7 @@ pub(super) fn short(path: &Path) -> std::io::Result<(Option<std::fs::File>, Path
 }
 
 async fn accept(listener: UnixListener, inbox: Inbox, about: Arc<About>, tasks: Tasks) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let operations = Arc::new(Semaphore::new(OPERATIONS_MAX));
     let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
     loop {
@@ -143,7 +143,7 @@ async fn accept(listener: UnixListener, inbox: Inbox, about: Arc<About>, tasks: 
         };
         backoff.reset();
         // Whoever waits here has mode 0600 on their side: the agent's own user.
-        let Ok(permit) = places.clone().acquire_owned().await else { return };
+        let Ok(permit) = slots.clone().acquire_owned().await else { return };
         let (inbox, about, operations) = (inbox.clone(), about.clone(), operations.clone());
         tasks.spawn("control connection", async move {
             let _permit = permit;

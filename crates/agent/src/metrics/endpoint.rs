@@ -56,10 +56,10 @@ async fn listen(address: SocketAddr) -> TcpListener {
     loop {
         match TcpListener::bind(address).await {
             Ok(listener) => {
-                tracing::info!(%address, "metrics are served");
+                tracing::info!(%address, "serving metrics");
                 return listener;
             }
-            Err(error) => tracing::warn!(%address, %error, "cannot serve metrics: trying again"),
+            Err(error) => tracing::warn!(%address, %error, "cannot serve metrics, retrying"),
         }
         tokio::time::sleep(backoff.next_wait()).await;
     }
@@ -98,7 +98,7 @@ struct Connection {
 }
 
 impl Connections {
-    /// Lets one in, in the place of another one if need be.
+    /// Lets one in, instead of another one if need be.
     fn admit(&mut self) -> Arc<Connection> {
         self.0.retain(|connection| connection.strong_count() > 0);
         if self.0.len() >= CONNECTIONS_MAX {

@@ -19,7 +19,7 @@ impl Glob {
         let Some((first, rest)) = self.0.split_once('*') else { return self.0 == name };
         let Some(mut name) = name.strip_prefix(first) else { return false };
         let Some((middle, last)) = rest.rsplit_once('*') else { return name.ends_with(rest) };
-        // The earliest place is the best one: it leaves the most for what follows.
+        // The earliest match is the best one: it leaves the most for what follows.
         for part in middle.split('*') {
             let Some(at) = name.find(part) else { return false };
             name = &name[at + part.len()..];

@@ -115,7 +115,7 @@ fn the_first_rule_for_a_namespace_counts_and_only_narrows() {
 }
 
 #[test]
-fn what_is_not_understood_is_an_error_with_its_place() {
+fn what_is_not_understood_is_an_error_with_its_position() {
     let problem = |text: &str| match Policy::parse(Path::new(FILE), text).unwrap_err() {
         PolicyError::Wrong { line, column, problem, .. } => (line, column, problem),
         other @ (PolicyError::Read { .. } | PolicyError::Untrusted { .. }) => panic!("{other}"),

@@ -248,7 +248,7 @@ impl Upgrader {
 
     fn keep(&mut self, record: Record) {
         if let Err(error) = self.records.save(&record) {
-            tracing::error!(%error, "the upgrade cannot be recorded");
+            tracing::error!(%error, "cannot record the upgrade");
         }
         self.record = Some(record);
     }
@@ -307,7 +307,7 @@ impl Upgrader {
             phrase: None,
             told: false,
         };
-        tracing::info!(version = order.version, upgrade = %order.upgrade, "an upgrade was ordered");
+        tracing::info!(version = order.version, upgrade = %order.upgrade, "upgrade ordered by the server");
         self.fetch = None;
         match self.begin(&order, &record, is_signed, is_same_build).await {
             Ok(fetch) => {

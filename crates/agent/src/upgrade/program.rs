@@ -95,7 +95,7 @@ impl Program {
     pub(crate) fn ours() -> Result<Self, Message> {
         let path = std::env::current_exe().map_err(|error| messages::upgrade_not_replaceable(OURSELVES, error))?;
         let refused = |problem: String| messages::upgrade_not_replaceable(path.display(), problem);
-        check_place(&path).map_err(refused)?;
+        check_replaceable(&path).map_err(refused)?;
         Ok(Self { path })
     }
 
@@ -141,7 +141,7 @@ impl Program {
         for path in [self.staged(), self.part()] {
             match std::fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    tracing::warn!(path = %path.display(), %error, "cannot remove what an upgrade left");
+                    tracing::warn!(path = %path.display(), %error, "cannot remove leftover file of an upgrade");
                 }
                 Ok(()) | Err(_) => {}
             }
@@ -149,14 +149,14 @@ impl Program {
     }
 
     /// Whether the name still leads to the program that runs.
-    pub(crate) fn is_in_place(&self) -> bool {
+    pub(crate) fn is_current(&self) -> bool {
         let (ours, there) = (std::fs::metadata(OURSELVES), std::fs::symlink_metadata(&self.path));
         matches!((ours, there), (Ok(ours), Ok(there)) if same(&ours, &there))
     }
 
     /// Gives the new program the name of the old one. After a failure the name leads to the old one.
     pub(crate) fn install(&self) -> io::Result<()> {
-        if !self.is_in_place() {
+        if !self.is_current() {
             return Err(io::Error::other("somebody else has replaced it meanwhile"));
         }
         self.replace(sync_dir)
@@ -186,7 +186,7 @@ impl Program {
 
     /// What to run to be the old program again: its name, or where that is gone, what runs now.
     pub(crate) fn again(&self) -> PathBuf {
-        if self.is_in_place() { self.path.clone() } else { OURSELVES.into() }
+        if self.is_current() { self.path.clone() } else { OURSELVES.into() }
     }
 }
 
@@ -216,7 +216,7 @@ fn check_writers(what: &str, metadata: &Metadata) -> Result<(), String> {
 }
 
 /// The problem, where the file must not be replaced.
-fn check_place(path: &Path) -> Result<(), String> {
+fn check_replaceable(path: &Path) -> Result<(), String> {
     let unreadable = |error: io::Error| error.to_string();
     let file = std::fs::symlink_metadata(path).map_err(unreadable)?;
     if !file.is_file() {
@@ -573,13 +573,13 @@ mod tests {
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&ours, &link).unwrap();
 
-        assert!(check_place(&link).unwrap_err().contains("not a regular file"));
-        assert!(check_place(&script(dir.path(), "x")).unwrap_err().contains("no longer the program that runs"));
+        assert!(check_replaceable(&link).unwrap_err().contains("not a regular file"));
+        assert!(check_replaceable(&script(dir.path(), "x")).unwrap_err().contains("no longer the program that runs"));
         let copy = dir.path().join("same");
         if std::fs::hard_link(&ours, &copy).is_ok() {
-            check_place(&copy).unwrap();
+            check_replaceable(&copy).unwrap();
             std::fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
-            assert!(check_place(&copy).unwrap_err().contains("others may write its directory"));
+            assert!(check_replaceable(&copy).unwrap_err().contains("others may write its directory"));
         }
     }
 }

@@ -115,7 +115,7 @@ impl Records {
         let text = std::fs::read_to_string(&path).ok()?;
         Record::of_json(&text)
             .inspect_err(|error| {
-                tracing::error!(path = %path.display(), %error, "the record of an upgrade cannot be read");
+                tracing::error!(path = %path.display(), %error, "cannot read the upgrade record");
             })
             .ok()
     }

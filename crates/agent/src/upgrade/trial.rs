@@ -3,7 +3,7 @@
 //! Promised: the process of the agent is the same before, during and after an upgrade, so that whoever started it (systemd,
 //! or nobody) has nothing to do, and what it is the parent of stays its child. The new program runs as a child, with
 //! everything an agent does; it gets the name of the old one only after it has proved itself, so that a power failure, or
-//! the death of everything, at any moment before leaves the old one in its place. A new program that ends, hangs, cannot
+//! the death of everything, at any moment before leaves the old one installed. A new program that ends, hangs, cannot
 //! keep a session, or does not end well when it is asked to is killed, and the old one goes on by itself. The new program
 //! never outlives the old one that watches it. Who stops the agent at any moment stops it: nothing is started after that.
 //! Absent: what an agent does; during a trial the old one does nothing of it. What the new program does with systemd
@@ -73,7 +73,7 @@ pub struct Trial {
     pub(crate) program: Program,
 }
 
-/// What came of it.
+/// The result of a trial.
 enum Verdict {
     Proved,
     Failed(Message),
@@ -145,7 +145,7 @@ impl Trial {
             Ok(child) => child,
             Err(error) => return Err(self.go_back(&messages::upgrade_not_started(error), startup)),
         };
-        tracing::info!(version = self.record.version, pid = child.id(), "a new version is on trial");
+        tracing::info!(version = self.record.version, pid = child.id(), "trial of new version started");
         match self.judge(&mut child, stop).await {
             Verdict::Proved => Err(self.go_on(startup)),
             Verdict::Failed(reason) => Err(self.go_back(&reason, startup)),
@@ -248,7 +248,7 @@ impl Trial {
 
     fn save(&self, record: &Record) {
         if let Err(error) = self.records.save(record) {
-            tracing::error!(%error, "the end of the trial cannot be recorded");
+            tracing::error!(%error, "cannot record the end of the trial");
         }
     }
 

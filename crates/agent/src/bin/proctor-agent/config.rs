@@ -20,7 +20,7 @@ const USAGE: u8 = 2;
 
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Check the configuration file; ends with 2 and every mistake
+    /// Check the configuration file; lists every mistake and exits with 2
     Check,
     /// Show every setting, and where its value comes from
     Show,

@@ -19,7 +19,7 @@ const NO_ANSWER: u8 = 2;
 pub(crate) enum Ctl {
     /// List the processes of this host
     Ps(OutputArguments),
-    /// Look at a process right now
+    /// Show the current status of a process
     Status(ProcessArguments),
     /// Start a process and keep it alive
     Start(ProcessArguments),
@@ -279,7 +279,7 @@ pub(crate) fn upgrade_check() -> ExitCode {
 }
 
 fn unexpected() -> ExitCode {
-    eprintln!("proctor-agent: the agent answered something else: is it of another version?");
+    eprintln!("proctor-agent: unexpected answer from the agent: is it another version?");
     ExitCode::from(NO_ANSWER)
 }
 

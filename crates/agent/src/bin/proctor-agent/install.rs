@@ -46,7 +46,7 @@ pub(crate) fn run(state_dir: &Path, arguments: &InstallArguments) -> ExitCode {
 }
 
 fn install(state_dir: &Path, arguments: &InstallArguments) -> Result<(), String> {
-    let place = |path: &str| arguments.root.join(path);
+    let under_root = |path: &str| arguments.root.join(path);
     let token = match (&arguments.token, &arguments.token_file) {
         (Some(token), _) => Some(token.trim().to_owned()),
         (None, Some(file)) => Some(super::read_token(file)?),
@@ -57,13 +57,13 @@ fn install(state_dir: &Path, arguments: &InstallArguments) -> Result<(), String>
     }
     let program = std::env::current_exe().map_err(|error| format!("this program cannot be found: {error}"))?;
     let content = std::fs::read(&program).map_err(|error| format!("cannot read {}: {error}", program.display()))?;
-    put(&place("usr/local/bin/proctor-agent"), &content, 0o755)?;
+    put(&under_root("usr/local/bin/proctor-agent"), &content, 0o755)?;
     if let Some(token) = &token {
-        put(&place("etc/proctor/join-token"), format!("{token}\n").as_bytes(), 0o600)?;
+        put(&under_root("etc/proctor/join-token"), format!("{token}\n").as_bytes(), 0o600)?;
     }
-    put(&place("etc/proctor/agent.env"), environment(state_dir, arguments).as_bytes(), 0o640)?;
+    put(&under_root("etc/proctor/agent.env"), environment(state_dir, arguments).as_bytes(), 0o640)?;
     let unit = UNIT.replace("/usr/bin/proctor-agent", "/usr/local/bin/proctor-agent");
-    put(&place("etc/systemd/system/proctor-agent.service"), unit.as_bytes(), 0o644)?;
+    put(&under_root("etc/systemd/system/proctor-agent.service"), unit.as_bytes(), 0o644)?;
     if arguments.root != Path::new("/") {
         return Ok(());
     }
@@ -79,7 +79,7 @@ fn install(state_dir: &Path, arguments: &InstallArguments) -> Result<(), String>
             return Err(format!("systemctl {} failed: see journalctl -u proctor-agent", command.join(" ")));
         }
     }
-    eprintln!("proctor-agent runs as a service; `proctor-agent doctor` examines it.");
+    eprintln!("proctor-agent runs as a service; check it with `proctor-agent doctor`.");
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use proctor_agent::{Ended, Options, SpawnMethod, Startup, Tracking, Trial};
+use proctor_agent::{AgentExit, Options, SpawnMethod, Startup, Tracking, Trial};
 use proctor_model::AgentId;
 use proctor_runtime::{LogSink, Tasks};
 use tokio::signal::unix::{SignalKind, signal};
@@ -264,20 +264,20 @@ async fn serve(arguments: Arguments, stop: &CancellationToken) -> Result<Option<
             tasks.shutdown().cancel();
             // It says goodbye to the server. Whatever becomes of that, the agent was stopped.
             let _ = tokio::time::timeout(END_MAX, &mut running).await;
-            Ok(Ended::Stopped)
+            Ok(AgentExit::Stopped)
         }
         result = &mut running => result.map_err(|error| proctor_runtime::chain(&error)),
         failed = tasks.failed() => Err(failed.to_string()),
     };
     drop(running);
     // systemd must not take the end of this version for the end of the service.
-    if !matches!(result, Ok(Ended::Upgrade(_))) {
+    if !matches!(result, Ok(AgentExit::Upgrade(_))) {
         proctor_runtime::systemd::notify("STOPPING=1");
     }
     tasks.end(END_MAX).await;
     match result? {
-        Ended::Stopped => Ok(None),
-        Ended::Upgrade(trial) => Ok(Some(trial)),
+        AgentExit::Stopped => Ok(None),
+        AgentExit::Upgrade(trial) => Ok(Some(trial)),
     }
 }
 

@@ -28,7 +28,7 @@ fn stopped() -> LedgerBatch {
     let mut batch = LedgerBatch::default();
     batch.put(key("p"), record(false));
     batch.begun.push((operation(1), key("p"), OperationKind::Stop));
-    batch.outcomes.push((operation(1), Outcome::new(Code::Success, "success", false)));
+    batch.outcomes.push((operation(1), Outcome::new(Code::Success, Message::foreign("success"), false)));
     batch
 }
 
@@ -164,7 +164,7 @@ fn operations_keep_their_order() {
     for index in 1..=3 {
         batch.begun.push((operation(index), key("p"), OperationKind::Stop));
     }
-    batch.outcomes.push((operation(2), Outcome::new(Code::Success, "success", false)));
+    batch.outcomes.push((operation(2), Outcome::new(Code::Success, Message::foreign("success"), false)));
 
     let memory = after_restart(&batch, memory());
 
@@ -274,8 +274,8 @@ fn a_torn_write_leaves_the_one_before() {
     reserve.write(&more);
     assert_ne!(reserve.written, before);
 
-    let place = (reserve.number % 2) * SLOT_BYTES as u64 + HEADER_BYTES as u64 + 5;
-    reserve.file.as_ref().unwrap().write_all_at(b"torn", place).unwrap();
+    let offset = (reserve.number % 2) * SLOT_BYTES as u64 + HEADER_BYTES as u64 + 5;
+    reserve.file.as_ref().unwrap().write_all_at(b"torn", offset).unwrap();
 
     assert_eq!(Reserve::open(&path).written, before);
 }
