@@ -11,7 +11,8 @@ use flate2::write::GzEncoder;
 const NOT_BUILT: &str = include_str!("src/api/console/not_built.html");
 
 fn main() -> std::io::Result<()> {
-    let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web/dist");
+    // As it is now, not as it was when this program was compiled: a checkout can be moved with its target directory.
+    let dist = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../../web/dist");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("console");
     // cargo takes a path that is not there for one that has changed, and would compile the server each time.
     let _ = fs::create_dir_all(&dist);

@@ -263,7 +263,7 @@ pub struct GrantQuery {
     pub business: Option<u64>,
     /// Not with `host`.
     pub cloud: Option<u32>,
-    /// True: only those on everything. Not with a place.
+    /// True: only those on everything. Not together with a target.
     pub everywhere: Option<bool>,
 }
 

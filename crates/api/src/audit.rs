@@ -1,4 +1,4 @@
-//! The log of every change: who, what, on which targets, from where, and what came of it.
+//! The log of every change: who, what, on which targets, from where, and with what result.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};

@@ -1,5 +1,6 @@
 //! A number of targets, or a share of them.
 
+use proctor_model::messages;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::openapi::{ObjectBuilder, OneOfBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
@@ -24,7 +25,7 @@ impl std::str::FromStr for CountOrPercent {
     type Err = proctor_model::FieldError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bad = || proctor_model::FieldError::new("", format!("'{text}' is neither a number from 1 nor 1% to 100%"));
+        let bad = || proctor_model::FieldError::new("", messages::neither_number_nor_percentage(text));
         let (digits, is_percent) = text.strip_suffix('%').map_or((text, false), |digits| (digits, true));
         let number: u32 = digits.parse().map_err(|_| bad())?;
         match (u8::try_from(number), is_percent) {

@@ -16,7 +16,7 @@ pub struct ErrorDetail {
     pub code: String,
     /// For people.
     pub message: String,
-    /// The place of the mistake in the request, such as `hosts[1]`.
+    /// The field at fault, such as `hosts[1]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
 }

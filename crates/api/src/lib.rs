@@ -9,6 +9,7 @@
 
 mod access;
 mod audit;
+mod authority;
 mod businesses;
 mod count_or_percent;
 mod error;
@@ -38,6 +39,9 @@ pub use access::{
     UserTokenView, UserView, Who,
 };
 pub use audit::{AuditFilter, AuditPage, AuditQuery, AuditVerdict, AuditView};
+pub use authority::{
+    AuthorityBehind, AuthorityBehindWhy, AuthorityFollowers, AuthorityPhase, AuthorityStep, AuthorityView,
+};
 pub use businesses::{BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView};
 pub use count_or_percent::CountOrPercent;
 pub use error::{ErrorBody, ErrorDetail};
@@ -58,14 +62,17 @@ pub use overview::{
     AgentVersion, Attention, AttentionKind, CloudHosts, EarlierCounts, EndingCertificate, FleetMap, FoundHost,
     HostCounts, HostState, Overview, ProcessCounts, SearchQuery, SearchResult, Severity, TaskCounts,
 };
-pub use pools::{PoolList, PoolMember, PoolQuery, PoolSetting, PoolUsage, PoolView, SetPools};
+pub use pools::{
+    PlannedPool, PlannedUsage, PoolList, PoolMember, PoolPlan, PoolQuery, PoolSetting, PoolUsage, PoolView, SetPools,
+};
 pub use process_lists::{
     FacetCount, FacetQuery, Facets, GroupPage, GroupQuery, GroupSort, HealthState, LabelFacet, PhaseCounts,
     ProcessFilter, ProcessGroup, ProcessQuery, ProcessSort, SEARCH_CHARS_MAX, SortOrder, Trouble,
 };
 pub use processes::{
-    Change, DiffQuery, HistoryQuery, ProcessPage, ProcessView, RegisterQuery, RegistrationChange, RegistrationPlan,
-    Revision, Row, Rows, ShowQuery, SpecDiff, SpecHistory, Unregistration,
+    Change, DiffQuery, HistoryQuery, PlannedUnregistration, ProcessPage, ProcessView, RegisterQuery,
+    RegistrationChange, RegistrationPlan, Revision, Row, Rows, ShowQuery, SpecDiff, SpecHistory, Unregistration,
+    UnregistrationPlan,
 };
 pub use registration::Registration;
 pub use relays::{RelayList, RelayView};

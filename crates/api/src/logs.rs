@@ -18,7 +18,7 @@ pub struct LogQuery {
     pub instance: Option<u32>,
 }
 
-/// Whether the host could be asked, and what came of it.
+/// Whether the host could be asked, and the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LogState {

@@ -42,6 +42,11 @@ pub struct OperationRequest {
     /// Batch after batch, instead of all at once. Not for `status`.
     #[serde(default, deserialize_with = "crate::object::optional", skip_serializing_if = "Option::is_none")]
     pub rolling: Option<Rolling>,
+    /// Targets whose host is offline wait so many seconds for it, 3600 at most, instead of ending as `agent_absent` at once.
+    /// Not for `status`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 3600)]
+    pub wait_secs: Option<u64>,
 }
 
 impl OperationRequest {
@@ -58,6 +63,7 @@ impl OperationRequest {
             targets: None,
             plan: false,
             rolling: None,
+            wait_secs: None,
         }
     }
 }

@@ -4,6 +4,8 @@ use proctor_model::{AgentId, Namespace, Percent, PoolId, Weight};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::{Change, Refusal};
+
 /// A pool to be set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -90,6 +92,42 @@ pub struct PoolMember {
     pub memory_bytes: u64,
     /// When this was seen.
     pub reported_at: i64,
+}
+
+/// What setting or deleting pools would do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PoolPlan {
+    /// For each host, in the caller's order, one row for each pool.
+    pub pools: Vec<PlannedPool>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PlannedPool {
+    pub host: String,
+    pub namespace: Namespace,
+    pub id: PoolId,
+    /// Whether it is set there now; absent where the caller may not read that, or where it is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<bool>,
+    /// What would become different; none at all where nothing would, or where the caller may not read that.
+    pub changes: Vec<Change>,
+    /// Whether the host's agent is connected; absent like `set`. Without it, the agent learns of it when it is back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub online: Option<bool>,
+    /// What the members use now, to be compared with the limits; absent like `set`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<PlannedUsage>,
+    /// Why nothing would be done here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Refusal>,
+}
+
+/// What the members of a pool use together, in % of the whole host, as last observed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PlannedUsage {
+    pub members: usize,
+    pub cpu_percent: f64,
+    pub memory_percent: f64,
 }
 
 /// In the order of namespace, id, cloud area and address (as text).

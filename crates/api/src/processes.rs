@@ -151,6 +151,28 @@ pub struct Unregistration {
     pub business: Option<u64>,
 }
 
+/// What an unregistration would do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UnregistrationPlan {
+    pub process: String,
+    /// In the caller's order.
+    pub hosts: Vec<PlannedUnregistration>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PlannedUnregistration {
+    pub host: String,
+    /// Where the process stands as last observed: it is left as it is. Absent where the caller may not read that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// Whether the host's agent is connected; absent like `phase`. Without it, the agent learns of it when it is back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub online: Option<bool>,
+    /// Why nothing would be done here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<crate::Refusal>,
+}
+
 /// One row for each host, in the caller's order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Rows {
@@ -220,7 +242,7 @@ pub struct SpecDiff {
 /// One value that differs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Change {
-    /// Its place in the spec: `control.start`, `configmap[0].md5`.
+    /// Its path in the spec: `control.start`, `configmap[0].md5`.
     pub path: String,
     /// Null: it was not there.
     #[schema(value_type = Value)]

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_field_is_named_by_its_place_with_what_there_is() {
+    fn a_misspelt_field_is_named_by_its_path_with_what_there_is() {
         assert_eq!(
             problem(json!({ "meta": { "nmespace": "x" } })),
             "meta.nmespace: is not a field of this call; there are: namespace, name, labels"
@@ -204,9 +204,9 @@ mod tests {
             (json!({ "spec": { "configmap": [{ "path": "/x", "sha": "" }] } }), "spec.configmap[0].sha: "),
             (json!({ "extra": null }), "extra: "),
         ];
-        for (body, place) in cases {
+        for (body, path) in cases {
             let problem = problem(body);
-            assert!(problem.starts_with(place), "{problem}");
+            assert!(problem.starts_with(path), "{problem}");
         }
     }
 

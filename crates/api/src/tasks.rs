@@ -1,4 +1,4 @@
-//! Tasks: how far they are, and what came of each target.
+//! Tasks: their progress, and the outcome of each target.
 
 use proctor_model::{OperationKind, Snapshot, TaskId};
 use serde::{Deserialize, Serialize};
@@ -122,7 +122,7 @@ pub enum TaskState {
 /// One target of a task; 115 `handling` while it has no outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TargetRow {
-    /// Its place in the task, from 0.
+    /// Its index in the task, from 0.
     pub index: u32,
     pub host: String,
     pub process: String,
@@ -169,7 +169,7 @@ pub struct TargetQuery {
     pub code: Option<u32>,
     /// False: without what commands printed.
     pub output: Option<bool>,
-    /// `next` of the page before: the targets behind this place.
+    /// `next` of the page before: the targets after this one.
     pub after: Option<u32>,
     /// 100 where it is absent.
     #[param(maximum = 1000)]
@@ -224,7 +224,7 @@ pub struct ProcessOperations {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProcessOperation {
     pub task_id: TaskId,
-    /// Its place in the task, from 0.
+    /// Its index in the task, from 0.
     pub index: u32,
     /// When the task was created.
     pub at_ms: i64,

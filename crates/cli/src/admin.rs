@@ -13,12 +13,12 @@ use crate::commands::{CommandEnd, RotateArgs};
 use crate::{output, profile, serve};
 
 /// Where an administrator's command takes effect.
-enum Place {
+enum Backend {
     Store { dir: PathBuf, migrate: bool },
     Server(Client),
 }
 
-impl Place {
+impl Backend {
     /// A data directory that is given goes first, then a server or profile that is given, then the
     /// usual data directory if a server has been there, and at last the usual profile.
     fn find(StoreArgs { data_dir, migrate }: StoreArgs, connection: &Connection) -> Result<Self> {
@@ -37,12 +37,12 @@ impl Place {
 pub(crate) async fn create_token(args: TokenArgs, connection: &Connection) -> Result<CommandEnd> {
     let TokenArgs { uses, ttl, cloud_id, host, business, relay, store } = args;
     let request = TokenRequest::new(uses, ttl, cloud_id)?.placing(business).naming(host)?.for_relays(relay)?;
-    let created = match Place::find(store, connection)? {
-        Place::Store { dir, migrate } => {
+    let created = match Backend::find(store, connection)? {
+        Backend::Store { dir, migrate } => {
             let (token, expires_at) = local(&dir, migrate).await?.create_token(request).await?;
             CreatedToken { id: token.id.clone(), token: token.to_string(), expires_at: expires_at / 1000 }
         }
-        Place::Server(client) => {
+        Backend::Server(client) => {
             let host = host.map(|host| host.to_string());
             client.create_token(&NewToken { uses, ttl_secs: ttl.as_secs(), cloud_id, business, host, relay }).await?
         }
@@ -66,15 +66,15 @@ pub(crate) async fn create_token(args: TokenArgs, connection: &Connection) -> Re
 pub(crate) async fn create_app(args: AppArgs, connection: &Connection) -> Result<CommandEnd> {
     let AppArgs { code, trusted, signing, roles, store } = args;
     let code: AppCode = code.parse()?;
-    let created = match Place::find(store, connection)? {
-        Place::Store { .. } if !roles.is_empty() => {
+    let created = match Backend::find(store, connection)? {
+        Backend::Store { .. } if !roles.is_empty() => {
             bail!("--role needs a running server: give --server and leave --data-dir out")
         }
-        Place::Store { dir, migrate } => {
+        Backend::Store { dir, migrate } => {
             let secret = local(&dir, migrate).await?.create_app(&code, AppOptions { trusted, signing }).await?;
             CreatedApp { code: code.to_string(), secret, trusted }
         }
-        Place::Server(client) => {
+        Backend::Server(client) => {
             let app = NewApp { code: code.to_string(), trusted, roles, signatures: signing };
             client.create_app(&app).await?
         }
@@ -88,12 +88,12 @@ pub(crate) async fn create_app(args: AppArgs, connection: &Connection) -> Result
 pub(crate) async fn rotate_app(args: RotateArgs, connection: &Connection) -> Result<CommandEnd> {
     let RotateArgs { code, signing, store } = args;
     let signing = signing.then_some(true);
-    let rotated = match Place::find(store, connection)? {
-        Place::Store { dir, migrate } => {
+    let rotated = match Backend::find(store, connection)? {
+        Backend::Store { dir, migrate } => {
             let (app, secret) = local(&dir, migrate).await?.rotate_app(&code.parse()?, signing).await?;
             CreatedApp { code: app.code, secret, trusted: app.trusted }
         }
-        Place::Server(client) => client.rotate_app_secret(&code, &AppQuery { signatures: signing }).await?,
+        Backend::Server(client) => client.rotate_app_secret(&code, &AppQuery { signatures: signing }).await?,
     };
     output::print_or(connection.output, &rotated, || format!("{}\n", rotated.secret))?;
     eprintln!("This is the new secret of app {code}. It is not shown again; the old one no longer works.");
@@ -107,7 +107,7 @@ pub(crate) async fn rotate_signing(args: RotateSigningArgs) -> Result<CommandEnd
     let number = local(&dir, migrate).await?.rotate_signing_key(old, 0).await?;
     output::write_out(&format!("signing key {number}\n"))?;
     let told = if refuse_old { "agents refuse every older key" } else { "agents accept the key before it, too" };
-    eprintln!("Once they have heard of it, {told}. A server that runs on this store signs with it within seconds.");
+    eprintln!("Once they have received it, {told}. A server running on this store signs with it within seconds.");
     Ok(CommandEnd::Success)
 }
 

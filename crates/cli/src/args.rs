@@ -13,9 +13,9 @@ use proctor_model::{HostKey, OperationKind, ProcessKey, TaskId, Weight};
 
 use crate::backup::{BackupArgs, RestoreArgs};
 use crate::commands::{
-    AppCommand, ApplyArgs, AuditCommand, BindingCommand, BusinessCommand, BusinessSetCommand, EventsArgs, FilesArgs,
-    HistoryArgs, HostsCommand, JoinArgs, LogsArgs, RelaysCommand, RoleCommand, TaskArgs, TopArgs, UpgradeCommand,
-    UsageArgs, UserCommand, WatchArgs, WebhookCommand,
+    AppCommand, ApplyArgs, AuditCommand, AuthorityCommand, BindingCommand, BusinessCommand, BusinessSetCommand,
+    EventsArgs, FilesArgs, HistoryArgs, HostsCommand, JoinArgs, LogsArgs, RelaysCommand, RoleCommand, TaskArgs,
+    TopArgs, UpgradeCommand, UsageArgs, UserCommand, WatchArgs, WebhookCommand,
 };
 use crate::config::ConfigCommand;
 use crate::generated_docs::{CompletionArgs, ManArgs};
@@ -77,7 +77,7 @@ pub(crate) struct Connection {
     /// Token of a user, instead of an app and its secret
     #[arg(long, global = true, env = "PROCTOR_USER_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub(crate) user_token: Option<String>,
-    /// How data is written to stdout
+    /// Output format
     #[arg(short, long, global = true, env = "PROCTOR_OUTPUT", value_name = "FORM", default_value = "table")]
     pub(crate) output: Output,
 }
@@ -97,7 +97,7 @@ pub(crate) enum Output {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Log")]
 pub(crate) struct Logging {
-    /// What is logged, such as info or proctor_server=debug [default: info; for dev: warn]
+    /// Log filter, such as info or proctor_server=debug [default: info; for dev: warn]
     #[arg(long, global = true, env = "PROCTOR_LOG", value_name = "FILTER")]
     pub(crate) log: Option<String>,
     /// Log format
@@ -119,7 +119,7 @@ pub(crate) enum KeysCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct RotateSigningArgs {
-    /// Somebody else may have the old key: agents refuse it at once, not only from the next rotation on
+    /// Make agents refuse the old key at once instead of at the next rotation: use it if the key may have leaked
     #[arg(long, env = "PROCTOR_REFUSE_OLD", value_parser = BoolishValueParser::new())]
     pub(crate) refuse_old: bool,
     /// Data directory of the server [default: /var/lib/proctor; ~/.local/share/proctor/server unless root]
@@ -154,6 +154,9 @@ pub(crate) enum Command {
     /// Manage join tokens for new hosts
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Rotate the certificate authority of agents and relays
+    #[command(subcommand, name = "ca")]
+    Authority(AuthorityCommand),
     /// List and revoke relays
     #[command(subcommand)]
     Relays(RelaysCommand),
@@ -265,25 +268,25 @@ pub(crate) struct HostsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct GrantsArgs {
-    /// Only of this app:CODE or user:NAME
+    /// Only grants of this app:CODE or user:NAME
     #[arg(long, env = "PROCTOR_SUBJECT", value_name = "SUBJECT")]
     pub(crate) subject: Option<String>,
     /// Only this class: read, operate, register, limits or admin
     #[arg(long, env = "PROCTOR_CLASS", value_name = "CLASS")]
     pub(crate) class: Option<String>,
-    /// Only what counts in this namespace; with --host, on a process of that host
+    /// Only grants that apply in this namespace; with --host, to a process on that host
     #[arg(long, env = "PROCTOR_NAMESPACE", value_name = "NAME")]
     pub(crate) namespace: Option<String>,
-    /// Only what counts on this host
+    /// Only grants that apply on this host
     #[arg(long, env = "PROCTOR_HOST", value_name = "HOST", conflicts_with_all = ["business", "cloud_id"])]
     pub(crate) host: Option<String>,
-    /// Only what counts in this business
+    /// Only grants that apply in this business
     #[arg(long, env = "PROCTOR_BUSINESS", value_name = "ID")]
     pub(crate) business: Option<u64>,
-    /// Only what counts in this cloud area
+    /// Only grants that apply in this cloud area
     #[arg(long, env = "PROCTOR_CLOUD_ID", value_name = "N")]
     pub(crate) cloud_id: Option<u32>,
-    /// Only what counts everywhere
+    /// Only grants on everything
     #[arg(long, env = "PROCTOR_EVERYWHERE", value_parser = BoolishValueParser::new(),
           conflicts_with_all = ["namespace", "host", "business", "cloud_id"])]
     pub(crate) everywhere: bool,
@@ -301,7 +304,7 @@ pub(crate) enum TokenCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct TokenIdArgs {
-    /// As `token list` shows it
+    /// Token id, as `token list` shows it
     pub(crate) id: String,
 }
 
@@ -318,22 +321,22 @@ pub(crate) struct StoreArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
-    /// How many agents may enrol with it
+    /// Number of agents that may enrol with the token
     #[arg(long, env = "PROCTOR_TOKEN_USES", value_name = "N", default_value_t = 1)]
     pub(crate) uses: u32,
-    /// How long it is good for: a number with s, m, h or d
+    /// Lifetime of the token: a number with s, m, h or d
     #[arg(long, env = "PROCTOR_TOKEN_TTL", value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
     pub(crate) ttl: Duration,
-    /// The only cloud area that it is good for
+    /// Limit the token to this cloud area
     #[arg(long, env = "PROCTOR_CLOUD_ID", value_name = "N")]
     pub(crate) cloud_id: Option<u32>,
-    /// The only host that it is good for, IP or CLOUD:IP; a known host is taken over with it
+    /// Limit the token to this host (IP or CLOUD:IP); it can also take over a known host
     #[arg(long, env = "PROCTOR_HOST", value_name = "HOST", value_parser = parse_host_key)]
     pub(crate) host: Option<HostKey>,
-    /// The business in which new hosts are placed that enrol with it
+    /// Business to place new hosts in
     #[arg(long, env = "PROCTOR_BUSINESS", value_name = "ID")]
     pub(crate) business: Option<u64>,
-    /// It lets relays of the cloud area enrol, and no agents
+    /// Let relays of the cloud area enrol instead of agents
     #[arg(long, env = "PROCTOR_TOKEN_RELAY", value_parser = BoolishValueParser::new(), requires = "cloud_id", conflicts_with_all = ["host", "business"])]
     pub(crate) relay: bool,
     #[command(flatten)]
@@ -344,13 +347,13 @@ pub(crate) struct TokenArgs {
 pub(crate) struct AppArgs {
     /// Letters, digits, '-', '_' and '.'
     pub(crate) code: String,
-    /// It may name any user, and make tokens and apps
+    /// Let the app act for any user, and create tokens and apps
     #[arg(long, env = "PROCTOR_APP_TRUSTED", value_parser = BoolishValueParser::new())]
     pub(crate) trusted: bool,
-    /// It may sign its calls (bk_signature); its secret is then kept, sealed, beside its hash
+    /// Let the app sign its calls (bk_signature); its secret is then stored encrypted beside its hash
     #[arg(long, env = "PROCTOR_APP_SIGNING", value_parser = BoolishValueParser::new())]
     pub(crate) signing: bool,
-    /// What it may do, and on what: operator@namespace:web; may be repeated or a list with commas
+    /// Role and scope, such as operator@namespace:web; repeatable, or a comma-separated list
     #[arg(long = "role", env = "PROCTOR_APP_ROLE", value_name = "ROLE@SCOPE", value_delimiter = ',', value_parser = parse_grant)]
     pub(crate) roles: Vec<NewGrant>,
     #[command(flatten)]
@@ -374,7 +377,7 @@ pub(crate) struct PsArgs {
     /// Only these phases, such as failed,stopped
     #[arg(long, env = "PROCTOR_PHASE", value_name = "PHASE,…")]
     pub(crate) phase: Option<String>,
-    /// The order
+    /// Sort order
     #[arg(long, env = "PROCTOR_SORT", value_name = "BY")]
     pub(crate) sort: Option<Sort>,
     #[command(flatten)]
@@ -405,13 +408,13 @@ impl From<Sort> for ProcessSort {
 
 #[derive(Debug, Args)]
 pub(crate) struct RegisterArgs {
-    /// The file; - is stdin (JSON or TOML)
+    /// File to read (JSON or TOML); - for stdin
     #[arg(short, long, env = "PROCTOR_FILE", value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Replace the spec where the process is registered already
     #[arg(long, env = "PROCTOR_UPDATE", value_parser = BoolishValueParser::new())]
     pub(crate) update: bool,
-    /// These hosts instead of those in the file: IP addresses, CLOUD:IP or agent ids
+    /// Register on these hosts instead of those in the file: IP addresses, CLOUD:IP or agent ids
     #[arg(long = "host", env = "PROCTOR_HOST", value_name = "HOST", value_delimiter = ',')]
     pub(crate) hosts: Vec<String>,
 }
@@ -428,9 +431,9 @@ pub(crate) enum GroupCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct GroupDeleteArgs {
-    /// Whose pool
+    /// Namespace of the pool
     pub(crate) namespace: String,
-    /// Which [default: the namespace]
+    /// Id of the pool [default: the namespace]
     #[arg(long, env = "PROCTOR_GROUP_ID")]
     pub(crate) id: Option<String>,
     #[command(flatten)]
@@ -439,16 +442,16 @@ pub(crate) struct GroupDeleteArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct GroupSetArgs {
-    /// Whose processes
+    /// Namespace of the processes
     pub(crate) namespace: String,
     /// Which processes: those with the label process_group of this value [default: the namespace,
     /// which is all its processes]
     #[arg(long, env = "PROCTOR_GROUP_ID")]
     pub(crate) id: Option<String>,
-    /// Limit of CPU, in % of the whole machine
+    /// CPU limit, in % of the whole machine
     #[arg(long, env = "PROCTOR_CPU", value_name = "PERCENT")]
     pub(crate) cpu: f64,
-    /// Limit of memory, in % of the whole machine
+    /// Memory limit, in % of the whole machine
     #[arg(long, env = "PROCTOR_MEMORY", value_name = "PERCENT")]
     pub(crate) memory: f64,
     /// 0: the largest consumer is evicted first; 1: the largest against its own limit
@@ -468,7 +471,7 @@ pub(crate) struct GroupSetArgs {
 pub(crate) struct GroupGetArgs {
     /// Only this namespace
     pub(crate) namespace: Option<String>,
-    /// With what the members of each pool use
+    /// Show the usage of each pool's members
     #[arg(long, env = "PROCTOR_USAGE", value_parser = BoolishValueParser::new())]
     pub(crate) usage: bool,
     #[command(flatten)]

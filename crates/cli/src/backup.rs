@@ -12,7 +12,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use clap::builder::BoolishValueParser;
-use proctor_model::{Code, Outcome};
+use proctor_model::{Code, Outcome, messages};
 use proctor_runtime::clock;
 use proctor_server::OldKey;
 use proctor_server::admin::LocalAdmin;
@@ -26,7 +26,6 @@ use crate::serve::{default_dir, make_dir, open_store_beside, store_file, system_
 
 const DRAFT_FILE: &str = "restoring.db";
 const OUTCOMES_PER_WRITE: usize = 500;
-const UNKNOWN: &str = "the server was restored from a backup: whether this was carried out is not known";
 
 #[derive(Debug, Args)]
 pub(crate) struct BackupArgs {
@@ -132,7 +131,7 @@ pub(crate) async fn restore(args: RestoreArgs) -> Result<CommandEnd> {
     })
     .await?;
     let said = finish(&draft.0, &args.file).await?;
-    draft.put_in_place(&store)?;
+    draft.move_to(&store)?;
     output::write_out(&format!("restored {}: {said}", store.display()))?;
     Ok(CommandEnd::Success)
 }
@@ -142,7 +141,7 @@ pub(crate) fn remove_draft(dir: &Path) {
     Draft(dir.join(DRAFT_FILE)).remove();
 }
 
-/// A store in the making; gone unless it is put in its place.
+/// A store in the making; removed unless it is moved to its final path.
 struct Draft(PathBuf);
 
 impl Draft {
@@ -159,11 +158,11 @@ impl Draft {
         SqliteStore::remove_drafts(&self.0);
     }
 
-    fn put_in_place(&self, store: &Path) -> Result<()> {
+    fn move_to(&self, store: &Path) -> Result<()> {
         if std::fs::metadata(self.beside("-wal")).is_ok_and(|log| log.len() > 0) {
             bail!("the restored store cannot be completed: its log could not be emptied");
         }
-        let context = || format!("cannot put the restored store in its place {}", store.display());
+        let context = || format!("cannot move the restored store to {}", store.display());
         std::fs::hard_link(&self.0, store).with_context(context)?;
         let dir = store.parent().unwrap_or_else(|| Path::new("."));
         std::fs::File::open(dir).and_then(|dir| dir.sync_all()).with_context(context)
@@ -180,7 +179,9 @@ impl Drop for Draft {
 async fn finish(path: &Path, from: &Path) -> Result<String> {
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(path).await?);
     let open = store.open_targets().await?;
-    let outcome = |target: &OpenTarget| (target.operation, Outcome::new(Code::CommandFailed, UNKNOWN, false));
+    let outcome = |target: &OpenTarget| {
+        (target.operation, Outcome::new(Code::CommandFailed, messages::outcome_lost_by_restore(), false))
+    };
     let outcomes: Vec<_> = open.iter().map(outcome).collect();
     for batch in outcomes.chunks(OUTCOMES_PER_WRITE) {
         store.record_outcomes(batch, clock::unix_millis()).await?;

@@ -220,7 +220,7 @@ impl Reloader {
         let Reread { log, settings, now, later, cli: _ } = reread;
         logging::change(log)?;
         for key in &later {
-            tracing::warn!(key, "setting changed in the configuration: it needs a restart");
+            tracing::warn!(key, "changed setting needs a restart");
         }
         // What waits for a restart is told again by the next reload.
         self.settings = merged(&self.settings, &settings, &later);

@@ -23,7 +23,7 @@ const SCRIPT: &str = include_str!("heartbeat.sh");
 const START_MAX: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
 
-/// The demo's place on the disk.
+/// The directory of the demo.
 #[derive(Debug)]
 pub(crate) struct Demo {
     dir: PathBuf,

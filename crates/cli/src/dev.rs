@@ -129,7 +129,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-type AgentResult = std::result::Result<proctor_agent::Ended, proctor_agent::AgentError>;
+type AgentResult = std::result::Result<proctor_agent::AgentExit, proctor_agent::AgentError>;
 
 /// The receiver hears of the agent's end.
 async fn start_agent(

@@ -80,9 +80,9 @@ pub(crate) fn connect(connection: &Connection) -> Result<Client> {
         }
     };
     let profile = profile.overlaid(connection);
-    let place = path.map_or_else(|| "a profile".to_owned(), |path| path.display().to_string());
+    let file = path.map_or_else(|| "a profile".to_owned(), |path| path.display().to_string());
     let missing = |what: &str, flag: &str, variable: &str, field: &str| {
-        format!("{what} is not known: give {flag}, set {variable}, or write {field} into {place}")
+        format!("{what} is not known: give {flag}, set {variable}, or write {field} into {file}")
     };
     let server = profile.server.with_context(|| missing("the server", "--server", "PROCTOR_SERVER", "server"))?;
     if let Some(token) = profile.user_token {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_with_its_three_places() {
+    fn what_is_missing_is_named_with_its_three_sources() {
         let (_dir, path) = file("server = \"http://h:1\"\n");
 
         let error = connect(&Connection { profile: Some(path.clone()), ..Connection::default() }).unwrap_err();

@@ -25,7 +25,7 @@ pub(crate) struct RelayArgs {
     /// The server's link; several where the server has several addresses
     #[arg(long, env = "PROCTOR_UPSTREAM", value_name = "HOST:PORT[,HOST:PORT]", value_parser = proctor_agent::parse_links)]
     pub(crate) upstream: Option<String>,
-    /// Where agents connect
+    /// Address to accept agents on
     #[arg(long, env = "PROCTOR_LISTEN", value_name = "ADDR", default_value_t = LISTEN)]
     pub(crate) listen: SocketAddr,
     /// A join token for relays; needed only for the first start, and visible in `ps`: prefer --token-file

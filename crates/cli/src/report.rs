@@ -76,6 +76,9 @@ fn wrong_port(error: &Error) -> Option<&'static str> {
     )
 }
 
+/// How a server with a certificate answers plain HTTP: that says what to do.
+const HTTPS_ONLY: &str = "This port speaks HTTPS";
+
 /// What hyper says of an answer that is no HTTP.
 fn is_no_http(error: &Error) -> bool {
     let words = ["invalid HTTP version", "message head", "HTTP/0.9"];
@@ -95,9 +98,11 @@ fn hint(error: &Error) -> Option<&'static str> {
     if let Some(client) = client_error(error) {
         return match (client, client.status()) {
             (ClientError::Unreachable { .. }, _) if wrong_port(error).is_some() => None,
-            (ClientError::Unreachable { .. }, _) if error.root_cause().to_string().contains("certificate") => {
-                Some("The server's certificate is not believed here: proctor doctor tells more.")
-            }
+            (ClientError::Unreachable { .. }, _) if error.root_cause().to_string().contains("certificate") => Some(
+                "If the server has a certificate of its own (--tls-self), give the fingerprint that it logs when it starts\n\
+                     (--server-fingerprint, PROCTOR_SERVER_FINGERPRINT, or the profile). Otherwise it needs a certificate for this\n\
+                     name from an authority that is trusted here.",
+            ),
             (ClientError::Unreachable { .. } | ClientError::NoAnswer { .. }, _) => Some(
                 "Check that the server runs and that the address is right (--server, PROCTOR_SERVER, or the profile).",
             ),
@@ -106,6 +111,7 @@ fn hint(error: &Error) -> Option<&'static str> {
                  or the user's token (PROCTOR_USER_TOKEN), which may be over, taken back, or of a disabled user.\n\
                  An app that is not trusted calls as itself: its user is its own code.",
             ),
+            (ClientError::Foreign { excerpt, .. }, _) if excerpt.contains(HTTPS_ONLY) => None,
             (ClientError::Foreign { .. }, _) => Some("Something else seems to listen at that address."),
             _ => None,
         };
@@ -138,6 +144,17 @@ mod tests {
         assert_eq!(told(&error), "http://h refused (unauthenticated): who are you");
         assert!(hint(&error).unwrap().contains("PROCTOR_APP_SECRET"));
         assert!(hint(&refused(404)).is_none());
+    }
+
+    #[test]
+    fn plain_http_at_an_https_port_gets_no_second_guess() {
+        let answer = |excerpt: &str| {
+            let (server, excerpt) = ("http://h".to_owned(), excerpt.to_owned());
+            Error::from(ClientError::Foreign { server, status: 400, excerpt })
+        };
+
+        assert!(hint(&answer("This port speaks HTTPS: write https:// here")).is_none());
+        assert!(hint(&answer("<html>")).unwrap().contains("Something else"));
     }
 
     /// What the CLI says of a call to the link of a server, which is one line.

@@ -33,7 +33,7 @@ pub(crate) struct SwarmArgs {
     /// Join token that is good for as many uses as there are agents
     #[arg(long, env = "PROCTOR_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     token: JoinToken,
-    /// Relays through which the agents connect, in place of --server
+    /// Relays through which the agents connect, instead of --server
     #[arg(long, env = "PROCTOR_SWARM_VIA_RELAY", value_name = "HOST:PORT[,HOST:PORT]", value_parser = proctor_agent::parse_links)]
     via_relay: Option<String>,
     /// How many agents are simulated

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use futures::Stream;
 use proctor_api::{
-    ApproveRequest, BusinessList, BusinessName, BusinessSetList, BusinessSetSetting, BusinessSetView, BusinessView,
-    CordonRequest, CordonView, CreatedToken, DownloadList, HostPage, HostQuery, HostView, ImportRow, Imported,
-    NewToken, Overview, Placed, Placement, RejoinRequest, RejoinView, RelayList, RelayView, ServerView, StorageView,
-    TokenList, TokenView, UnservedHostList, UnservedHostView,
+    ApproveRequest, AuthorityStep, AuthorityView, BusinessList, BusinessName, BusinessSetList, BusinessSetSetting,
+    BusinessSetView, BusinessView, CordonRequest, CordonView, CreatedToken, DownloadList, HostPage, HostQuery,
+    HostView, ImportRow, Imported, NewToken, Overview, Placed, Placement, RejoinRequest, RejoinView, RelayList,
+    RelayView, ServerView, StorageView, TokenList, TokenView, UnservedHostList, UnservedHostView,
 };
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
@@ -111,6 +111,16 @@ impl Client {
     pub async fn tokens(&self) -> Result<Vec<TokenView>> {
         let list: TokenList = self.get(&["tokens"], NOTHING).await?;
         Ok(list.tokens)
+    }
+
+    /// The certificate authority, and how far its rotation has come.
+    pub async fn authority(&self) -> Result<AuthorityView> {
+        self.get(&["authority"], NOTHING).await
+    }
+
+    /// Takes a step of a rotation: `prepare`, `switch`, `finish` or `abort`.
+    pub async fn rotate_authority(&self, step: &str, how: &AuthorityStep) -> Result<AuthorityView> {
+        self.send(Method::POST, &["authority", step], NOTHING, how).await
     }
 
     /// The relays that have enrolled.

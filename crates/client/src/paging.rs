@@ -12,8 +12,8 @@ where
     F: Fn(Option<C>) -> Fut,
     Fut: Future<Output = Result<(Vec<T>, Option<C>)>>,
 {
-    let pages = stream::try_unfold(Some(None), move |place: Option<Option<C>>| {
-        let asked = place.map(&page);
+    let pages = stream::try_unfold(Some(None), move |cursor: Option<Option<C>>| {
+        let asked = cursor.map(&page);
         async {
             let Some(asked) = asked else { return Ok(None) };
             let (rows, next) = asked.await?;

@@ -2,9 +2,9 @@
 
 use futures::Stream;
 use proctor_api::{
-    DiffQuery, GroupPage, GroupQuery, HistoryQuery, LIMIT_MAX, LogQuery, LogView, PoolList, PoolQuery, PoolSetting,
-    PoolView, ProcessPage, ProcessQuery, ProcessView, RegisterQuery, RegistrationPlan, Revision, Row, Rows, SetPools,
-    ShowQuery, SpecDiff, SpecHistory, Unregistration, UsageQuery, UsageView,
+    DiffQuery, GroupPage, GroupQuery, HistoryQuery, LIMIT_MAX, LogQuery, LogView, PoolList, PoolPlan, PoolQuery,
+    PoolSetting, PoolView, ProcessPage, ProcessQuery, ProcessView, RegisterQuery, RegistrationPlan, Revision, Row,
+    Rows, SetPools, ShowQuery, SpecDiff, SpecHistory, Unregistration, UnregistrationPlan, UsageQuery, UsageView,
 };
 use proctor_model::{Namespace, PoolId, ProcessKey};
 use reqwest::Method;
@@ -86,6 +86,14 @@ impl Client {
         Ok(rows.rows)
     }
 
+    /// What [`Self::unregister`] would do.
+    pub async fn plan_unregistration(&self, key: &ProcessKey, hosts: &Hosts) -> Result<UnregistrationPlan> {
+        let (hosts, all, business) = hosts.clone().into_fields();
+        let body = Unregistration { hosts, all, business };
+        let path = ["processes", key.namespace.as_str(), key.name.as_str(), "unregister", "plan"];
+        self.send(Method::POST, &path, NOTHING, &body).await
+    }
+
     /// The last specs of a process on a host, newest first.
     pub async fn spec_history(&self, key: &ProcessKey, host: &str) -> Result<Vec<Revision>> {
         let query = HistoryQuery { host: host.to_owned() };
@@ -135,5 +143,20 @@ impl Client {
         let path = ["pools", namespace.as_str(), id.as_str()];
         let rows: Rows = self.send(Method::DELETE, &path, NOTHING, &body).await?;
         Ok(rows.rows)
+    }
+
+    /// What [`Self::set_pools`] would do.
+    pub async fn plan_pools(&self, hosts: &Hosts, pools: &[PoolSetting]) -> Result<PoolPlan> {
+        let (hosts, all, business) = hosts.clone().into_fields();
+        let body = SetPools { hosts, all, business, pools: pools.to_vec() };
+        self.send(Method::POST, &["pools", "plan"], NOTHING, &body).await
+    }
+
+    /// What [`Self::delete_pool`] would do.
+    pub async fn plan_pool_deletion(&self, namespace: &Namespace, id: &PoolId, hosts: &Hosts) -> Result<PoolPlan> {
+        let (hosts, all, business) = hosts.clone().into_fields();
+        let body = Unregistration { hosts, all, business };
+        let path = ["pools", namespace.as_str(), id.as_str(), "delete", "plan"];
+        self.send(Method::POST, &path, NOTHING, &body).await
     }
 }

@@ -47,7 +47,7 @@ pub(crate) async fn identity(options: &Options) -> Result<Identity, RelayError> 
             return Err(RelayError::OtherCloud { found: identity.cloud, asked: options.cloud });
         }
         Found::Expired { relay, expired_at } => {
-            tracing::warn!(%relay, %expired_at, "the certificate has expired: this relay enrols again");
+            tracing::warn!(%relay, %expired_at, "relay certificate expired, enrolling again");
             RelayError::Expired { relay, expired_at }
         }
         Found::Nothing => RelayError::NoToken,
@@ -69,7 +69,7 @@ pub(crate) async fn identity(options: &Options) -> Result<Identity, RelayError> 
             Ok(Err(Failure::Passing(reason))) => reason,
             Err(_) => explain(&NoSession::Silent, server),
         };
-        tracing::warn!(server, reason, "cannot enrol yet; trying again");
+        tracing::warn!(server, reason, "cannot enrol yet, retrying");
         tokio::time::sleep(backoff.next_wait()).await;
     }
     match Identity::load(&options.state_dir).map_err(state_dir)? {
@@ -184,8 +184,8 @@ mod tests {
         assert_eq!(
             refused.to_string(),
             format!(
-                "{server} has another authority than the join token names: was the token mistyped, or made by another \
-                 server?"
+                "{server} has another authority than the join token names: was the token mistyped, made by another server, or \
+                 made before its authority was replaced?"
             )
         );
     }

@@ -1,7 +1,7 @@
 //! Enrolments that pass through: how many at the same time, and which gives way.
 //!
-//! Promised: one network has a few at the same time; where all places are taken, the one that has taken longest gives way
-//! to a new one, so that peers which only hold a place keep nobody off. Absent: how long one may take (see `listener`).
+//! Promised: one network has a few at the same time; where all slots are taken, the one that has taken longest gives way
+//! to a new one, so that peers which only hold a slot keep nobody off. Absent: how long one may take (see `listener`).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-const PLACES: usize = 64;
+const SLOTS: usize = 64;
 /// Of one address; of IPv6, one network, whose addresses cost nothing.
 const OF_NETWORK_MAX: usize = 4;
 
@@ -26,33 +26,33 @@ struct State {
 
 /// Of one enrolment, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct EnrolmentSlot {
     enrolments: Enrolments,
     number: u64,
-    /// Another one takes the place.
+    /// Another one takes the slot.
     pub(crate) gives_way: CancellationToken,
 }
 
 impl Enrolments {
     /// None where too many come from there.
-    pub(crate) fn begin(&self, peer: IpAddr) -> Option<Place> {
+    pub(crate) fn begin(&self, peer: IpAddr) -> Option<EnrolmentSlot> {
         let (network, mut state) = (network(peer), self.0.lock());
         let of_network = state.under_way.values().filter(|(other, _)| *other == network).count();
         if of_network >= OF_NETWORK_MAX {
             return None;
         }
-        if state.under_way.len() >= PLACES {
+        if state.under_way.len() >= SLOTS {
             let (_, (_, oldest)) = state.under_way.pop_first()?;
             oldest.cancel();
         }
         state.begun += 1;
         let (number, gives_way) = (state.begun, CancellationToken::new());
         state.under_way.insert(number, (network, gives_way.clone()));
-        Some(Place { enrolments: self.clone(), number, gives_way })
+        Some(EnrolmentSlot { enrolments: self.clone(), number, gives_way })
     }
 }
 
-impl Drop for Place {
+impl Drop for EnrolmentSlot {
     fn drop(&mut self) {
         self.enrolments.0.lock().under_way.remove(&self.number);
     }
@@ -75,14 +75,14 @@ mod tests {
     }
 
     #[test]
-    fn peers_that_hold_all_places_give_way_the_oldest_first() {
+    fn peers_that_hold_all_slots_give_way_the_oldest_first() {
         let enrolments = Enrolments::default();
-        let held: Vec<_> = (0..PLACES).map(|number| enrolments.begin(v4(number)).unwrap()).collect();
+        let held: Vec<_> = (0..SLOTS).map(|number| enrolments.begin(v4(number)).unwrap()).collect();
 
-        let honest = enrolments.begin(v4(200)).expect("a place");
-        let _another = enrolments.begin(v4(201)).expect("a place");
+        let honest = enrolments.begin(v4(200)).expect("a slot");
+        let _another = enrolments.begin(v4(201)).expect("a slot");
 
-        let gone: Vec<_> = held.iter().map(|place| place.gives_way.is_cancelled()).collect();
+        let gone: Vec<_> = held.iter().map(|slot| slot.gives_way.is_cancelled()).collect();
         assert!(gone[0] && gone[1] && !gone[2..].contains(&true));
         assert!(!honest.gives_way.is_cancelled());
         drop((held, honest));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn one_network_has_a_few_places() {
+    fn one_network_has_a_few_slots() {
         let enrolments = Enrolments::default();
         let of = |texts: &[&str]| -> Vec<_> {
             texts.iter().filter_map(|text| enrolments.begin(text.parse().unwrap())).collect()

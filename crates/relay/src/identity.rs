@@ -12,6 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use proctor_model::RelayId;
 use proctor_pki::AgentKey;
 use proctor_runtime::{clock, private};
+use proctor_wire::{Announced, Trusted};
 use rustls::{ClientConfig, ServerConfig};
 use serde::{Deserialize, Serialize};
 
@@ -36,13 +37,15 @@ pub(crate) struct Identity {
     pub(crate) relay: RelayId,
     pub(crate) cloud: u32,
     key: AgentKey,
-    authority_pem: String,
+    authorities_pem: RwLock<String>,
     certificate_pem: RwLock<String>,
     to_agents: RwLock<Arc<ServerConfig>>,
     dir: PathBuf,
     /// Held while a renewed certificate is taken over, which several connections may bring: whether the one in memory is
     /// not on disk.
     unsaved: Mutex<bool>,
+    /// What the server announced last, in this run of the relay.
+    announced: Mutex<Option<Announced>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -79,8 +82,9 @@ impl Identity {
             proctor_pki::relay_server_config(&authority_pem, &certificate_pem, &key).map_err(io::Error::other)?;
         let to_agents = RwLock::new(Arc::new(to_agents));
         let certificate_pem = RwLock::new(certificate_pem);
-        let unsaved = Mutex::new(false);
-        let identity = Self { relay, cloud, key, authority_pem, certificate_pem, to_agents, dir, unsaved };
+        let (authorities_pem, unsaved) = (RwLock::new(authority_pem), Mutex::new(false));
+        let announced = Mutex::default();
+        let identity = Self { relay, cloud, key, authorities_pem, certificate_pem, to_agents, dir, unsaved, announced };
         Ok(Found::Usable(Box::new(identity)))
     }
 
@@ -121,28 +125,71 @@ impl Identity {
 
     /// For the side of the server.
     pub(crate) fn to_server(&self) -> proctor_pki::Result<ClientConfig> {
-        proctor_pki::relay_client_config(&self.authority_pem, &self.certificate_pem.read(), &self.key)
+        proctor_pki::relay_client_config(&self.authorities_pem.read(), &self.certificate_pem.read(), &self.key)
     }
 
     /// A request for a new certificate, when the present one nears its end or could not be saved.
     pub(crate) fn renewal(&self) -> Option<Vec<u8>> {
         let nears_end = left(&self.certificate_pem.read()).is_none_or(|left| left < RENEW_BEFORE);
-        let is_due = nears_end || *self.unsaved.lock();
+        let is_due = nears_end || *self.unsaved.lock() || self.is_of_other_issuer();
         is_due.then(|| self.key.csr_der().ok()).flatten()
     }
 
     /// From now on new connections show this certificate, also where it cannot be saved: with a full disk the relay must
     /// not end with its old one.
     pub(crate) fn renew(&self, certificate_pem: String) -> io::Result<()> {
-        let config = proctor_pki::relay_server_config(&self.authority_pem, &certificate_pem, &self.key);
-        let config = Arc::new(config.map_err(io::Error::other)?);
         let mut unsaved = self.unsaved.lock();
+        let config = proctor_pki::relay_server_config(&self.authorities_pem.read(), &certificate_pem, &self.key);
+        let config = Arc::new(config.map_err(io::Error::other)?);
         *self.to_agents.write() = config;
         self.certificate_pem.write().clone_from(&certificate_pem);
         *unsaved = true;
         private::write(&self.dir.join("certificate.pem"), &certificate_pem)?;
         *unsaved = false;
         Ok(())
+    }
+
+    /// The control plane has these authorities now: from now on they are believed, and no others, by this relay and for
+    /// the agents that connect to it. None of them may be unknown to the others: a connection hands trust on.
+    pub(crate) fn follow(&self, announced: Announced) -> io::Result<()> {
+        *self.announced.lock() = Some(announced.clone());
+        let Announced { authorities_pem, .. } = announced;
+        let _one_at_a_time = self.unsaved.lock();
+        let present = self.authorities_pem.read().clone();
+        if present == authorities_pem {
+            return Ok(());
+        }
+        let fingerprints = |pem: &str| proctor_pki::authority_fingerprints(pem).map_err(io::Error::other);
+        let (old, new) = (fingerprints(&present)?, fingerprints(&authorities_pem)?);
+        if !new.iter().any(|authority| old.contains(authority)) {
+            return Err(io::Error::other("none of the announced authorities is one that this relay believes"));
+        }
+        let certificate_pem = self.certificate_pem.read().clone();
+        let config = proctor_pki::relay_server_config(&authorities_pem, &certificate_pem, &self.key);
+        let config = Arc::new(config.map_err(io::Error::other)?);
+        private::write(&self.dir.join("authority.pem"), &authorities_pem)?;
+        *self.authorities_pem.write() = authorities_pem;
+        *self.to_agents.write() = config;
+        Ok(())
+    }
+
+    /// What is on the disk now; None where the server has announced nothing.
+    pub(crate) fn trusted(&self) -> Option<Trusted> {
+        self.announced.lock().is_some().then(|| self.believed())
+    }
+
+    fn believed(&self) -> Trusted {
+        let authorities_pem = self.authorities_pem.read().clone();
+        let issuer = proctor_pki::issuer_fingerprint(&authorities_pem, &self.certificate_pem.read());
+        let authorities = proctor_pki::authority_fingerprints(&authorities_pem).unwrap_or_default();
+        Trusted { authorities, certified_by: issuer.ok().flatten().unwrap_or_default() }
+    }
+
+    /// Whether another authority issues now than the one that issued the certificate, and the relay believes it.
+    fn is_of_other_issuer(&self) -> bool {
+        let Some(Announced { issuing, .. }) = self.announced.lock().clone() else { return false };
+        let Trusted { authorities, certified_by } = self.believed();
+        authorities.contains(&issuing) && certified_by != issuing
     }
 }
 
@@ -157,7 +204,7 @@ fn left(certificate_pem: &str) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use proctor_pki::Authority;
+    use proctor_pki::{Authorities, Authority};
 
     use super::*;
 
@@ -193,7 +240,7 @@ mod tests {
         let request = identity.renewal().expect("five days are left");
         let renewed = authority.issue_relay(&request, &identity.relay, now(), 30 * DAY).unwrap();
 
-        // A directory in the place of the file: nothing can be written there.
+        // A directory instead of the file: nothing can be written there.
         let path = dir.path().join("identity/certificate.pem");
         std::fs::remove_file(&path).unwrap();
         std::fs::create_dir_all(path.join("in the way")).unwrap();
@@ -205,6 +252,38 @@ mod tests {
         identity.renew(renewed.clone()).unwrap();
         assert!(identity.renewal().is_none());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), renewed);
+    }
+
+    #[test]
+    fn a_relay_follows_its_control_plane_to_another_authority_and_no_stranger() {
+        let dir = tempfile::tempdir().unwrap();
+        private::dir(dir.path()).unwrap();
+        let key = Identity::key(dir.path()).unwrap();
+        let (idle, relay) = (Authority::generate(now()).unwrap(), "r-1".parse().unwrap());
+        let prepared = idle.prepared(now()).unwrap().unwrap();
+        let of = |secret: &proctor_pki::AuthoritySecret| Authorities::load(secret, &Arc::default()).unwrap();
+        let [first, second] = [of(&idle), of(&prepared.switched().unwrap())];
+        let issue = |by: &Authorities| by.issue_relay(&key.csr_der().unwrap(), &relay, now(), 30 * DAY).unwrap();
+        Identity::save(dir.path(), &relay, 3, &issue(&first), &first.pem()).unwrap();
+        let identity = usable(dir.path());
+        let announced = |by: &Authorities| Announced { authorities_pem: by.pem(), issuing: by.issuing().fingerprint() };
+
+        assert_eq!(identity.trusted(), None);
+        identity.follow(announced(&of(&prepared))).unwrap();
+        assert!(identity.renewal().is_none(), "the old authority still issues");
+        identity.follow(announced(&second)).unwrap();
+        assert!(identity.renewal().is_some());
+        identity.renew(issue(&second)).unwrap();
+
+        let new = second.issuing().fingerprint();
+        let trusted = usable(dir.path()).believed();
+        assert_eq!((trusted.authorities.len(), &trusted.certified_by), (2, &new), "also after a restart");
+        assert!(identity.renewal().is_none());
+        let stranger = of(&Authority::generate(now()).unwrap());
+        assert!(identity.follow(announced(&stranger)).is_err());
+        let finished = of(&prepared.switched().unwrap().finished().unwrap());
+        identity.follow(announced(&finished)).unwrap();
+        assert_eq!(usable(dir.path()).believed(), Trusted { authorities: vec![new.clone()], certified_by: new });
     }
 
     #[test]

@@ -102,7 +102,7 @@ pub async fn start(options: Options, tasks: &Tasks) -> Result<Relay, RelayError>
     check(&options)?;
     let lock = lock(&options.state_dir)?;
     let identity = Arc::new(enrol::identity(&options).await?);
-    tracing::info!(relay = %identity.relay, cloud = identity.cloud, "this relay is enrolled");
+    tracing::info!(relay = %identity.relay, cloud = identity.cloud, "relay enrolled");
     let upstreams = upstream::start(&options, identity.clone(), tasks);
     let address = listener::start(&options, identity, upstreams.clone(), tasks).await?;
     systemd::notify("READY=1\nSTATUS=carrying");

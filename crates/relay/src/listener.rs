@@ -196,10 +196,10 @@ async fn carry(tls: TlsStream<Rewound<TcpStream>>, peer: SocketAddr, door: &Door
 
 /// Bytes both ways between the peer and the server, as they are.
 async fn enrol(door: &Door, peer: SocketAddr, stream: Rewound<TcpStream>) -> io::Result<()> {
-    let place = door.enrolments.begin(peer.ip()).ok_or_else(|| io::Error::other("too many enrolments from there"))?;
+    let slot = door.enrolments.begin(peer.ip()).ok_or_else(|| io::Error::other("too many enrolments from there"))?;
     tokio::select! {
         passed = pass_to_server(door, stream) => passed,
-        () = place.gives_way.cancelled() => Err(io::Error::other("it gives way to a newer one")),
+        () = slot.gives_way.cancelled() => Err(io::Error::other("it gives way to a newer one")),
     }
 }
 

@@ -12,10 +12,11 @@ use parking_lot::Mutex;
 use proctor_runtime::{Backoff, Tasks, prepare_link};
 use proctor_wire::{
     Counted, Incoming, Lost, MuxError, MuxStream, NoSession, Outgoing, RELAY_STREAMS_MAX, RelayCodec, RelayFrame,
-    Streams, WireError, ends, framed,
+    Streams, Trusted, WireError, ends, framed,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -43,7 +44,7 @@ type Frames = Outgoing<Stream, RelayFrame, RelayFrame>;
 type Arrivals = Incoming<Stream, RelayFrame, RelayFrame>;
 
 #[derive(Debug, thiserror::Error)]
-enum Ended {
+enum UpstreamEnd {
     #[error("cannot connect")]
     Connect(#[from] std::io::Error),
     #[error("the server does not answer")]
@@ -64,7 +65,7 @@ enum Ended {
     Pki(#[from] proctor_pki::PkiError),
 }
 
-impl Ended {
+impl UpstreamEnd {
     /// What it means and what to do, in one line.
     fn told(&self, server: &str) -> String {
         match self {
@@ -81,7 +82,7 @@ impl Ended {
     }
 }
 
-impl From<Lost> for Ended {
+impl From<Lost> for UpstreamEnd {
     fn from(lost: Lost) -> Self {
         match lost {
             Lost::Closed => Self::Closed,
@@ -154,9 +155,9 @@ impl Upstreams {
 pub(crate) fn start(options: &Options, identity: Arc<Identity>, tasks: &Tasks) -> Arc<Upstreams> {
     let count = options.connections as usize;
     let upstreams = Arc::new(Upstreams { addresses: options.upstreams.clone(), open: Mutex::new(vec![None; count]) });
-    for place in 0..count {
+    for index in 0..count {
         let keep = Keep {
-            place,
+            index,
             streams_max: RELAY_STREAMS_MAX.min(options.agents_max as usize),
             identity: identity.clone(),
             upstreams: upstreams.clone(),
@@ -183,7 +184,7 @@ async fn report(upstreams: &Upstreams) {
 
 /// One of the connections.
 struct Keep {
-    place: usize,
+    index: usize,
     streams_max: usize,
     identity: Arc<Identity>,
     upstreams: Arc<Upstreams>,
@@ -194,7 +195,7 @@ impl Keep {
         let mut short = Backoff::new(Duration::from_millis(100), Duration::from_secs(3));
         let mut refused = Backoff::new(REFUSED_WAIT * 2 / 3, REFUSED_WAIT * 4 / 3);
         // The connections begin with different addresses.
-        let addresses = self.upstreams.addresses.iter().cycle().skip(self.place);
+        let addresses = self.upstreams.addresses.iter().cycle().skip(self.index);
         for server in addresses {
             let begun = Instant::now();
             let Err(ended) = Box::pin(self.connect_and_carry(server)).await;
@@ -202,25 +203,25 @@ impl Keep {
                 short.reset();
             }
             let wait = match &ended {
-                Ended::Refused { retry: false, .. } => refused.next_wait(),
-                Ended::Refused { .. }
-                | Ended::Connect(_)
-                | Ended::Silent
-                | Ended::Stuck
-                | Ended::Closed
-                | Ended::Rules(_)
-                | Ended::Misspoken
-                | Ended::Link(_)
-                | Ended::Pki(_) => short.next_wait(),
+                UpstreamEnd::Refused { retry: false, .. } => refused.next_wait(),
+                UpstreamEnd::Refused { .. }
+                | UpstreamEnd::Connect(_)
+                | UpstreamEnd::Silent
+                | UpstreamEnd::Stuck
+                | UpstreamEnd::Closed
+                | UpstreamEnd::Rules(_)
+                | UpstreamEnd::Misspoken
+                | UpstreamEnd::Link(_)
+                | UpstreamEnd::Pki(_) => short.next_wait(),
             };
             tracing::warn!(server, why = %ended.told(server), ?wait, "not connected to the server");
             tokio::time::sleep(wait).await;
         }
     }
 
-    async fn connect_and_carry(&self, server: &str) -> Result<std::convert::Infallible, Ended> {
+    async fn connect_and_carry(&self, server: &str) -> Result<std::convert::Infallible, UpstreamEnd> {
         let connecting = Box::pin(self.connect(server));
-        let connected = tokio::time::timeout(CONNECT_LIMIT, connecting).await.map_err(|_| Ended::Silent)?;
+        let connected = tokio::time::timeout(CONNECT_LIMIT, connecting).await.map_err(|_| UpstreamEnd::Silent)?;
         let (frames, arrivals, interval) = connected?;
         let open =
             Open { streams: Streams::new(self.streams_max), heard: Heard::default(), greetings: Greetings::default() };
@@ -229,7 +230,7 @@ impl Keep {
         self.carry(frames, arrivals, interval, &open).await
     }
 
-    async fn connect(&self, server: &str) -> Result<(Frames, Arrivals, Duration), Ended> {
+    async fn connect(&self, server: &str) -> Result<(Frames, Arrivals, Duration), UpstreamEnd> {
         let config = self.identity.to_server()?;
         let tcp = TcpStream::connect(server).await?;
         prepare_link(&tcp)?;
@@ -244,8 +245,8 @@ impl Keep {
                 let interval = beats_interval.clamp(Duration::from_millis(100), BEATS_INTERVAL_MAX);
                 Ok((frames, arrivals, interval))
             }
-            RelayFrame::Refused { reason, retry } => Err(Ended::Refused { reason, retry }),
-            _ => Err(Ended::Misspoken),
+            RelayFrame::Refused { reason, retry } => Err(UpstreamEnd::Refused { reason, retry }),
+            _ => Err(UpstreamEnd::Misspoken),
         }
     }
 
@@ -255,17 +256,31 @@ impl Keep {
         mut arrivals: Arrivals,
         interval: Duration,
         Open { streams, heard, .. }: &Open,
-    ) -> Result<std::convert::Infallible, Ended> {
+    ) -> Result<std::convert::Infallible, UpstreamEnd> {
+        let heard_of = Notify::new();
+        let news = (&heard_of, || self.identity.trusted());
         let listen = async {
             loop {
                 let frame = arrivals.next(SILENCE_MAX, SILENCE_MAX, |_| true).await?;
                 match streams.handle(frame)? {
                     None | Some(RelayFrame::Beats { .. } | RelayFrame::Unknown) => {}
-                    Some(RelayFrame::Renewed { certificate_pem }) => match self.identity.renew(certificate_pem) {
-                        Ok(()) => tracing::info!("the certificate was renewed"),
-                        Err(error) => tracing::error!(%error, "the renewed certificate cannot be saved"),
-                    },
-                    Some(RelayFrame::Refused { reason, retry }) => return Err(Ended::Refused { reason, retry }),
+                    Some(RelayFrame::Renewed { certificate_pem }) => {
+                        match self.identity.renew(certificate_pem) {
+                            Ok(()) => tracing::info!("certificate renewed"),
+                            Err(error) => tracing::error!(%error, "cannot save renewed certificate"),
+                        }
+                        heard_of.notify_one();
+                    }
+                    Some(RelayFrame::Authorities(announced)) => {
+                        match self.identity.follow(announced) {
+                            Ok(()) => tracing::info!("authorities announced by the control plane"),
+                            Err(error) => {
+                                tracing::error!(%error, "announced authorities not accepted, keeping the present ones")
+                            }
+                        }
+                        heard_of.notify_one();
+                    }
+                    Some(RelayFrame::Refused { reason, retry }) => return Err(UpstreamEnd::Refused { reason, retry }),
                     Some(
                         RelayFrame::Hello { .. }
                         | RelayFrame::Welcome { .. }
@@ -273,14 +288,15 @@ impl Keep {
                         | RelayFrame::Data { .. }
                         | RelayFrame::Credit { .. }
                         | RelayFrame::Close { .. }
-                        | RelayFrame::Renew { .. },
-                    ) => return Err(Ended::Misspoken),
+                        | RelayFrame::Renew { .. }
+                        | RelayFrame::Trusted(_),
+                    ) => return Err(UpstreamEnd::Misspoken),
                 }
             }
         };
         tokio::select! {
             ended = listen => ended,
-            ended = talk(frames, interval, streams, heard, || self.identity.renewal()) => ended,
+            ended = talk(frames, interval, streams, heard, || self.identity.renewal(), news) => ended,
         }
     }
 }
@@ -292,7 +308,8 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
     streams: &Streams,
     heard: &Heard,
     renewal: impl Fn() -> Option<Vec<u8>>,
-) -> Result<std::convert::Infallible, Ended> {
+    (is_news, trusted): (&Notify, impl Fn() -> Option<Trusted>),
+) -> Result<std::convert::Infallible, UpstreamEnd> {
     let mut beats = tokio::time::interval(interval);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut renewals = tokio::time::interval(RENEW_PERIOD);
@@ -315,6 +332,15 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
             _ = renewals.tick() => if let Some(csr_der) = renewal() {
                 frames.feed(RelayFrame::Renew { csr_der }).await?;
             },
+            // What the server said about authorities and certificates is answered on the connection that it came on.
+            () = is_news.notified() => {
+                if let Some(trusted) = trusted() {
+                    frames.feed(RelayFrame::Trusted(trusted)).await?;
+                }
+                if let Some(csr_der) = renewal() {
+                    frames.feed(RelayFrame::Renew { csr_der }).await?;
+                }
+            },
             () = std::future::ready(()), if is_more => {}
             () = streams.woken(), if !is_more => {}
         }
@@ -330,14 +356,14 @@ struct Listed<'a> {
 impl<'a> Listed<'a> {
     fn new(keep: &'a Keep, open: Open) -> Self {
         let streams = open.streams.clone();
-        keep.upstreams.open.lock()[keep.place] = Some(open);
+        keep.upstreams.open.lock()[keep.index] = Some(open);
         Self { keep, streams }
     }
 }
 
 impl Drop for Listed<'_> {
     fn drop(&mut self) {
-        self.keep.upstreams.open.lock()[self.keep.place] = None;
+        self.keep.upstreams.open.lock()[self.keep.index] = None;
         self.streams.end();
     }
 }
@@ -397,10 +423,10 @@ mod tests {
             beats
         };
 
-        let begun = tokio::time::Instant::now();
+        let (begun, no_news) = (tokio::time::Instant::now(), Notify::new());
         let beats = tokio::select! {
             beats = slow_server => beats,
-            ended = talk(frames, Duration::from_secs(1), &streams, &heard, || None) => panic!("{ended:?}"),
+            ended = talk(frames, Duration::from_secs(1), &streams, &heard, || None, (&no_news, || None)) => panic!("{ended:?}"),
         };
 
         let seconds = begun.elapsed().as_secs();

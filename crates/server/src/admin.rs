@@ -41,11 +41,11 @@ impl TokenRequest {
     /// `cloud` is the only cloud area that the token is good for; None is any.
     pub fn new(uses: u32, ttl: Duration, cloud: Option<u32>) -> Result<Self, FieldError> {
         if uses == 0 || uses > USES_MAX {
-            return Err(FieldError::new("uses", format!("{uses} is not between 1 and {USES_MAX}")));
+            return Err(FieldError::new("uses", messages::not_between(uses, 1, USES_MAX)));
         }
         if ttl.is_zero() || ttl > TTL_MAX {
             let days = TTL_MAX.as_secs() / (24 * 3600);
-            return Err(FieldError::new("ttl_secs", format!("must be between 1 second and {days} days")));
+            return Err(FieldError::new("ttl_secs", messages::must_last_days_at_most(days)));
         }
         Ok(Self { uses, ttl, cloud, business: None, host: None, relay: false })
     }
@@ -53,11 +53,11 @@ impl TokenRequest {
     /// It lets relays enrol, of one cloud area, and no agents.
     pub fn for_relays(mut self, relay: bool) -> Result<Self, FieldError> {
         if relay && self.cloud.is_none() {
-            return Err(FieldError::new("cloud_id", "must be given for a token for relays: they serve one cloud area"));
+            return Err(FieldError::new("cloud_id", messages::relay_token_needs_area()));
         }
         if relay && (self.host.is_some() || self.business.is_some()) {
             let field = if self.host.is_some() { "host" } else { "business" };
-            return Err(FieldError::new(field, "is for agents, and the token is for relays"));
+            return Err(FieldError::new(field, messages::relay_token_takes_none()));
         }
         self.relay = relay;
         Ok(self)
@@ -66,12 +66,12 @@ impl TokenRequest {
     /// It is good for this host alone, and takes it over where it is known already.
     pub fn naming(mut self, host: Option<HostKey>) -> Result<Self, FieldError> {
         if host.is_some() && self.uses != 1 {
-            return Err(FieldError::new("uses", "must be 1 for a token that names a host"));
+            return Err(FieldError::new("uses", messages::host_token_is_used_once()));
         }
         if let (Some(host), Some(cloud)) = (host, self.cloud)
             && host.cloud != cloud
         {
-            return Err(FieldError::new("cloud_id", format!("is {cloud}, but host {host} is in another cloud area")));
+            return Err(FieldError::new("cloud_id", messages::token_host_in_another_area(cloud, host)));
         }
         self.host = host;
         Ok(self)
@@ -134,7 +134,7 @@ impl std::str::FromStr for AppCode {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         if text.is_empty() || text.len() > CODE_BYTES_MAX {
-            return Err(FieldError::new("code", format!("must have 1 to {CODE_BYTES_MAX} characters")));
+            return Err(FieldError::new("code", messages::must_have_chars(CODE_BYTES_MAX)));
         }
         if !text.bytes().all(legal) {
             return Err(FieldError::new("code", messages::only_id_characters()));
@@ -226,7 +226,7 @@ pub async fn put_app(
     store.put_app(app(&Keys::load(store.as_ref()).await?, code, secret, options)).await?;
     if options.trusted {
         let refused = store.put_binding(all_powers(Subject::App(code.0.clone()))).await?;
-        refused.map_err(|refusal| ServerError::Refused(refusal.to_string()))?;
+        refused.map_err(|refusal| ServerError::Refused(refusal.message()))?;
     }
     Ok(())
 }

@@ -27,7 +27,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::AgentId;
+use proctor_model::{AgentId, Message};
 pub use proctor_pki::OldKey;
 use proctor_runtime::Tasks;
 use proctor_store::Store;
@@ -56,7 +56,7 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     #[error("{0}")]
-    Refused(String),
+    Refused(Message),
     #[error("cannot listen on {address}")]
     Listen { address: SocketAddr, source: std::io::Error },
     #[error("cannot serve HTTPS")]
@@ -201,6 +201,7 @@ mod tests {
             "sweeper",
             "outcome recorder",
             "assignment reader",
+            "report writer",
             "retention",
             "rollouts",
             "upgrades",

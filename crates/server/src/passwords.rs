@@ -5,6 +5,7 @@
 //! workers. One sender has one hash at a time and [`WAITING_PER_SENDER_MAX`] in line, so that nobody waits for more
 //! than one hash of each other sender. Absent: who may set or try one; see `api::native::session`.
 
+use proctor_model::{Message, messages};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,16 @@ pub(crate) enum PasswordError {
     Length,
     #[error("too many passwords are being checked: try again in a moment")]
     Busy,
+}
+
+impl PasswordError {
+    /// For the caller.
+    pub(crate) fn message(self) -> Message {
+        match self {
+            Self::Length => messages::must_have_password_length(CHARS_MIN, BYTES_MAX),
+            Self::Busy => messages::too_many_password_checks(),
+        }
+    }
 }
 
 /// Hashes and checks passwords, a few at a time. Clones share the limit.

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use proctor_model::{
-    BootId, Code, Event, EventKind, LogState, LogTail, OperationId, OperationKind, Outcome, Phase, ProcessKey,
-    Snapshot, Spec, messages,
+    AgentState, BootId, Code, Event, EventKind, LogState, LogTail, Message, Namespace, OperationId, OperationKind,
+    Outcome, Phase, Pool, PoolId, ProcessKey, Snapshot, Spec, StateHash, messages,
 };
 use proctor_wire::{Assign, FromAgent, FromServer};
 
@@ -40,6 +40,7 @@ pub(crate) struct Now {
 #[derive(Debug)]
 struct SimProcess {
     spec: Arc<Spec>,
+    generation: u64,
     managed: bool,
     pid: Option<i32>,
     started_at: i64,
@@ -79,6 +80,10 @@ pub(crate) struct SimAgent {
     boot: BootId,
     epoch: u64,
     generation: u64,
+    /// The server tells everything again.
+    is_resync: bool,
+    /// Those that limit something, with their generations.
+    pools: BTreeMap<(Namespace, PoolId), u64>,
     processes: BTreeMap<ProcessKey, SimProcess>,
     begun: Vec<Begun>,
     waiting: HashMap<ProcessKey, VecDeque<Waiting>>,
@@ -113,6 +118,8 @@ impl SimAgent {
             boot,
             epoch: 0,
             generation: 0,
+            is_resync: false,
+            pools: BTreeMap::new(),
             processes: BTreeMap::new(),
             begun: Vec::new(),
             waiting: HashMap::new(),
@@ -164,8 +171,20 @@ impl SimAgent {
         self.epoch
     }
 
-    /// A session has opened: what the server has not acknowledged is sent again.
-    pub(crate) fn handle_connected(&mut self, now: Now, epoch: u64) {
+    /// What it has, in short.
+    pub(crate) fn state(&self, now: Now) -> AgentState {
+        let processes = || self.processes.iter();
+        let pools = self.pools.iter().map(|((namespace, id), generation)| id.numbered(namespace, *generation));
+        let digest = |process: &SimProcess| process.snapshot(now).digest();
+        AgentState {
+            assigned: StateHash::of_assigned(processes().map(|(key, it)| key.numbered(it.generation)), pools),
+            observed: StateHash::of_observed(processes().map(|(key, it)| (key.numbered(digest(it)), it.managed))),
+        }
+    }
+
+    /// A session has opened: what the server has not acknowledged is sent again, and all processes, unless the server
+    /// has them as they are: as this state says.
+    pub(crate) fn handle_connected(&mut self, now: Now, epoch: u64, known: Option<AgentState>) {
         self.note(now, Happened::Connected { epoch });
         if epoch <= self.epoch {
             self.violated(now, Violation::EpochWentBack);
@@ -179,12 +198,25 @@ impl SimAgent {
         if !self.events.is_empty() {
             self.outbox.push_back(FromAgent::Events { events: self.events.iter().cloned().collect() });
         }
-        self.changed.extend(self.processes.keys().cloned());
+        self.is_resync = false;
+        if known == Some(self.state(now)) {
+            self.changed.clear();
+        } else {
+            self.changed.extend(self.processes.keys().cloned());
+        }
     }
 
     pub(crate) fn handle_disconnected(&mut self) {
         self.is_connected = false;
         self.outbox.clear();
+    }
+
+    /// The agent was killed, and another run of it begins with what the ledger holds: operations that have begun, outcomes,
+    /// events and what is assigned. Processes live on.
+    pub(crate) fn handle_killed(&mut self) {
+        self.handle_disconnected();
+        self.waiting.clear();
+        self.changed.clear();
     }
 
     pub(crate) fn handle_message(&mut self, now: Now, message: FromServer) {
@@ -196,8 +228,13 @@ impl SimAgent {
             FromServer::Cancel { operations } => self.cancel(now, &operations),
             FromServer::Assign { assignments } => self.assign(now, assignments),
             FromServer::AssignPools { pools } => {
-                let newest = pools.iter().map(|(generation, _)| *generation).max().unwrap_or(0);
-                self.generation = self.generation.max(newest);
+                for (generation, Pool { namespace, id, limits }) in pools {
+                    self.generation = self.generation.max(generation);
+                    match limits.limit_something() {
+                        true => self.pools.insert((namespace, id), generation),
+                        false => self.pools.remove(&(namespace, id)),
+                    };
+                }
             }
             FromServer::Ping { number } => self.outbox.push_back(FromAgent::Pong { number }),
             FromServer::QueryLog { request, .. } => {
@@ -205,19 +242,21 @@ impl SimAgent {
                 self.outbox.push_back(FromAgent::LogTail { request, tail });
             }
             FromServer::EventsSeen { up_to } => self.events.retain(|event| event.sequence > up_to),
+            // It never has more than what is registered: it has no snapshots of its disk.
+            FromServer::Registered(_) => self.is_resync = true,
             // The session's own business, or of a newer server.
             FromServer::Enrolled { .. }
             | FromServer::Pace { .. }
             | FromServer::Refused { .. }
             | FromServer::RelayEnrolled { .. }
+            | FromServer::Authorities(_)
             | FromServer::Challenge { .. }
             | FromServer::Welcome { .. }
             | FromServer::Busy { .. }
             | FromServer::Renewed { .. }
             | FromServer::Signed(_)
             | FromServer::Beat
-            // It has no snapshots, says that it keeps no usage, and takes no upgrades.
-            | FromServer::Registered(_)
+            // It says that it keeps no usage, and takes no upgrades.
             | FromServer::QueryUsage { .. }
             | FromServer::Upgrade(_)
             | FromServer::BuildPart { .. }
@@ -228,8 +267,8 @@ impl SimAgent {
 
     /// What is due by now happens.
     pub(crate) fn handle_timeout(&mut self, now: Now) {
-        while let Some(place) = self.begun.iter().position(|begun| begun.ends_at <= now.since_start) {
-            let Begun { operation, key, kind, .. } = self.begun.swap_remove(place);
+        while let Some(index) = self.begun.iter().position(|begun| begun.ends_at <= now.since_start) {
+            let Begun { operation, key, kind, .. } = self.begun.swap_remove(index);
             let outcome = self.run(now, &key, kind);
             self.finish(now, operation, outcome);
             self.begin_next(now, &key);
@@ -305,7 +344,6 @@ impl SimAgent {
             let age = u64::try_from(now.unix_ms - created_ms).unwrap_or(0);
             self.figures.took(Latency::FanOut, Duration::from_millis(age));
         }
-        Stats::count(&self.figures.counters.operations);
         let waiting = Waiting { operation, kind, expires_at: now.since_start + expires_in };
         self.waiting.entry(key.clone()).or_default().push_back(waiting);
         self.begin_next(now, &key);
@@ -328,6 +366,7 @@ impl SimAgent {
             return self.begin_next(now, key);
         }
         self.note(now, Happened::Begun { operation });
+        Stats::count(&self.figures.counters.operations);
         let time = match kind {
             OperationKind::Status | OperationKind::Manage | OperationKind::Release => Duration::ZERO,
             OperationKind::Start
@@ -366,15 +405,15 @@ impl SimAgent {
     fn cancel(&mut self, now: Now, operations: &[OperationId]) {
         for operation in operations {
             let queued = self.waiting.iter_mut().find_map(|(key, queue)| {
-                let place = queue.iter().position(|waiting| waiting.operation == *operation)?;
-                queue.remove(place);
+                let index = queue.iter().position(|waiting| waiting.operation == *operation)?;
+                queue.remove(index);
                 Some(key.clone())
             });
             let begun = self.begun.iter().position(|begun| begun.operation == *operation);
             let key = queued.or_else(|| Some(self.begun.swap_remove(begun?).key));
             let Some(key) = key else { continue };
             let managed = self.processes.get(&key).is_some_and(|process| process.managed);
-            self.finish(now, *operation, Outcome::new(Code::Cancelled, "cancelled", managed));
+            self.finish(now, *operation, Outcome::new(Code::Cancelled, messages::cancelled_before(), managed));
             self.begin_next(now, &key);
         }
     }
@@ -382,7 +421,7 @@ impl SimAgent {
     fn assign(&mut self, now: Now, assignments: Vec<Assign>) {
         for Assign { generation, key, spec, managed, registered_at } in assignments {
             self.note(now, Happened::Assigned { generation });
-            if generation <= self.generation {
+            if generation <= self.generation && !self.is_resync {
                 self.violated(now, Violation::GenerationWentBack);
             }
             self.generation = self.generation.max(generation);
@@ -392,6 +431,7 @@ impl SimAgent {
             };
             let process = self.processes.entry(key.clone()).or_insert_with(|| SimProcess {
                 spec: spec.clone(),
+                generation,
                 managed,
                 pid: None,
                 started_at: 0,
@@ -399,6 +439,7 @@ impl SimAgent {
                 restarts: 0,
             });
             process.spec = spec;
+            process.generation = generation;
             self.changed.insert(key);
         }
     }
@@ -410,29 +451,37 @@ impl SimAgent {
         let Some(process) = self.processes.get_mut(key) else {
             return match kind {
                 OperationKind::Status => Outcome { snapshot: Some(Snapshot::default()), ..Outcome::success(false) },
-                OperationKind::Stop | OperationKind::Kill => Outcome::new(Code::NotRunning, "not running", false),
+                OperationKind::Stop | OperationKind::Kill => {
+                    Outcome::new(Code::NotRunning, messages::no_process_runs(), false)
+                }
                 OperationKind::Start
                 | OperationKind::Manage
                 | OperationKind::Release
                 | OperationKind::Restart
-                | OperationKind::Reload => Outcome::new(Code::CommandFailed, "not registered", false),
+                | OperationKind::Reload => {
+                    Outcome::new(Code::CommandFailed, messages::process_not_registered(key), false)
+                }
             };
         };
         self.changed.insert(key.clone());
         let is_running = process.pid.is_some();
         if fails && !matches!(kind, OperationKind::Status | OperationKind::Manage | OperationKind::Release) {
-            return Outcome::new(Code::CommandFailed, "the simulated command failed", process.managed);
+            return Outcome::new(Code::CommandFailed, messages::simulated_failure(), process.managed);
         }
         match kind {
             OperationKind::Status => {
                 return Outcome { snapshot: Some(process.snapshot(now)), ..Outcome::success(process.managed) };
             }
             OperationKind::Start if is_running => {
-                return Outcome::new(Code::AlreadyRunning, "already running", process.managed);
+                return Outcome::new(
+                    Code::AlreadyRunning,
+                    messages::process_runs_already(process.pid.unwrap_or_default()),
+                    process.managed,
+                );
             }
             OperationKind::Stop | OperationKind::Kill | OperationKind::Reload if !is_running => {
                 process.managed &= kind == OperationKind::Reload;
-                return Outcome::new(Code::NotRunning, "not running", process.managed);
+                return Outcome::new(Code::NotRunning, messages::no_process_runs(), process.managed);
             }
             OperationKind::Start | OperationKind::Restart => process.start(now, pid),
             OperationKind::Manage if !is_running => process.start(now, pid),
@@ -462,7 +511,8 @@ impl SimAgent {
         }
         for (key, proc_name, pid) in exited {
             self.changed.insert(key.clone());
-            self.tell(now, EventKind::Exited, key, proc_name, format!("process {pid} ended: exit code 1"));
+            let told = messages::process_has_ended_with(&key, pid, messages::exit_code(1));
+            self.tell(now, EventKind::Exited, key, proc_name, told);
         }
     }
 
@@ -478,11 +528,12 @@ impl SimAgent {
             process.restarts += 1;
             let proc_name = process.spec.identity.proc_name.to_string();
             self.changed.insert(key.clone());
-            self.tell(now, EventKind::RestartSucceeded, key, proc_name, format!("process {pid} runs again"));
+            let told = messages::restart_succeeded(&proc_name);
+            self.tell(now, EventKind::RestartSucceeded, key, proc_name, told);
         }
     }
 
-    fn tell(&mut self, now: Now, kind: EventKind, key: ProcessKey, proc_name: String, content: String) {
+    fn tell(&mut self, now: Now, kind: EventKind, key: ProcessKey, proc_name: String, content: Message) {
         /// As a real agent's spool, smaller: the oldest give way.
         const EVENTS_MAX: usize = 1000;
         self.sequence += 1;
@@ -493,7 +544,7 @@ impl SimAgent {
             proc_name,
             report_id: None,
             kind,
-            content: content.into(),
+            content,
             details: BTreeMap::new(),
         };
         if self.events.len() >= EVENTS_MAX {

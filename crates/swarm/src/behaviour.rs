@@ -34,6 +34,8 @@ pub struct Group {
     pub clock_offset_ms: i64,
     /// The agent drops its connection without a goodbye after this long.
     pub disconnect_every_secs: Option<u64>,
+    /// The agent is killed this often and starts again at once: it forgets what its ledger does not hold.
+    pub kill_every_secs: Option<u64>,
 }
 
 impl Group {
@@ -55,8 +57,8 @@ impl Group {
         if self.command_ms[0] > self.command_ms[1] {
             return problem("command_ms must be [LEAST, MOST]");
         }
-        if self.crash_every_secs == Some(0) || self.disconnect_every_secs == Some(0) {
-            return problem("crash_every_secs and disconnect_every_secs must be at least 1");
+        if [self.crash_every_secs, self.disconnect_every_secs, self.kill_every_secs].contains(&Some(0)) {
+            return problem("crash_every_secs, disconnect_every_secs and kill_every_secs must be at least 1");
         }
         Ok(())
     }

@@ -2,12 +2,13 @@
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::{SinkExt, StreamExt};
-use proctor_model::{AgentId, HostFacts, HostKey};
+use proctor_model::{AgentId, AgentState, HostFacts, HostKey};
 use proctor_pki::{
     AgentKey, CommandCheck, ControlTrust, HelloTerms, JoinToken, ReportSeal, SessionTerms, Untrusted, VerifiedRoots,
 };
@@ -35,6 +36,8 @@ const DIAL_LIMIT: Duration = Duration::from_secs(10);
 const CROWDED_WAIT: Duration = Duration::from_millis(500);
 /// As of a real agent.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(120);
+/// As of a real agent: messages are signed together up to this.
+const SIGNED_BYTES_MAX: usize = 32 * 1024;
 /// A session of this length was a success.
 const STEADY: Duration = Duration::from_secs(30);
 
@@ -74,6 +77,11 @@ impl Turns {
 }
 
 impl Shared {
+    /// The moment of a time since the start.
+    fn at(&self, since_start: Duration) -> tokio::time::Instant {
+        (self.started + since_start).into()
+    }
+
     pub(crate) fn now(&self) -> Now {
         Now { since_start: self.started.elapsed(), unix_ms: clock::unix_millis() }
     }
@@ -89,6 +97,8 @@ enum Ended {
     Untrusted(#[from] Untrusted),
     #[error("dropped on purpose")]
     Dropped,
+    #[error("killed on purpose")]
+    Killed,
 }
 
 impl From<Lost> for Ended {
@@ -121,6 +131,8 @@ struct Opened {
     epoch: u64,
     beat: Duration,
     signatures: Signatures,
+    /// What the agent said that it has, where the server has the same.
+    known: Option<AgentState>,
 }
 
 /// What the two ends sign, as far as the server does and asks for it.
@@ -164,7 +176,7 @@ impl Waits {
             Ended::Link(NoSession::Connect(error)) => {
                 matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
             }
-            Ended::Link(_) | Ended::Pki(_) | Ended::Untrusted(_) | Ended::Dropped => false,
+            Ended::Link(_) | Ended::Pki(_) | Ended::Untrusted(_) | Ended::Dropped | Ended::Killed => false,
         };
         if is_crowded { self.crowded.next_wait() } else { self.short.next_wait() }
     }
@@ -183,7 +195,7 @@ pub(crate) async fn run(shared: Arc<Shared>, host: HostKey, mut agent: SimAgent)
         },
     };
     let mut waits = Waits::new();
-    let (nonce, mut known) = (Uuid::new_v4(), Known::default());
+    let (mut nonce, mut known) = (Uuid::new_v4(), Known::default());
     loop {
         let opened = Instant::now();
         let ended = Box::pin(session(&shared, &identity, host, nonce, &mut agent, &mut known)).await;
@@ -195,8 +207,12 @@ pub(crate) async fn run(shared: Arc<Shared>, host: HostKey, mut agent: SimAgent)
         if opened.elapsed() > STEADY {
             waits.short.reset();
         }
+        if matches!(ended, Ended::Killed) {
+            agent.handle_killed();
+            nonce = Uuid::new_v4();
+        }
         if let Ended::Untrusted(untrusted) = &ended {
-            tracing::error!(%host, why = %proctor_runtime::chain(untrusted), "refused what the server sent");
+            tracing::error!(%host, why = %proctor_runtime::chain(untrusted), "refused message from server");
             agent.violated(shared.now(), Violation::Unsigned);
         }
         tokio::time::sleep(wait_after(&shared, host, ended, had_session, &mut waits)).await;
@@ -208,7 +224,7 @@ async fn enrolled(shared: &Shared, host: HostKey) -> Option<Identity> {
     let key = match AgentKey::generate() {
         Ok(key) => key,
         Err(error) => {
-            tracing::error!(%host, %error, "cannot make a key");
+            tracing::error!(%host, %error, "cannot generate a key");
             return None;
         }
     };
@@ -226,7 +242,7 @@ async fn enrolled(shared: &Shared, host: HostKey) -> Option<Identity> {
     };
     let identity = Identity { agent, key, certificate_pem, authority_pem };
     if let Err(error) = shared.identities.keep(host, &identity) {
-        tracing::error!(%host, %error, "cannot keep an identity for the next run");
+        tracing::error!(%host, %error, "cannot save identity for the next run");
     }
     Stats::count(&shared.figures.counters.enrolled);
     Some(identity)
@@ -249,7 +265,7 @@ fn wait_after(shared: &Shared, host: HostKey, ended: Ended, had_session: bool, w
             Stats::count(&shared.figures.counters.told_busy);
             wait.min(BUSY_WAIT_MAX)
         }
-        Ended::Dropped => Duration::ZERO,
+        Ended::Dropped | Ended::Killed => Duration::ZERO,
         Ended::Link(_) | Ended::Pki(_) | Ended::Untrusted(_) => {
             tracing::debug!(%host, why = %proctor_runtime::chain(&ended), "no session");
             waits.after(&ended, had_session)
@@ -299,7 +315,7 @@ async fn session(
         shared.figures.took(Latency::Return, lost_at.elapsed());
     }
     known.beat = Some(opened.beat);
-    agent.handle_connected(shared.now(), opened.epoch);
+    agent.handle_connected(shared.now(), opened.epoch, opened.known);
     let Err(ended) = Box::pin(carry(shared, identity, opened, agent, known.beat.get_or_insert_default())).await;
     counters.connected.fetch_sub(1, Ordering::Relaxed);
     known.lost_at = Some(Instant::now());
@@ -340,6 +356,7 @@ async fn open(
         seen_generation: agent.seen_generation(),
         seen_epoch: Some(agent.epoch()),
     };
+    let state = agent.state(shared.now());
     let hello = FromAgent::Hello {
         agent: identity.agent.clone(),
         boot: boot.clone(),
@@ -352,6 +369,7 @@ async fn open(
         answers_logs: true,
         challenge: Some(challenge.to_vec()),
         upgrades: false,
+        state: Some(state),
     };
     let hello = match &relay {
         None => hello,
@@ -366,7 +384,7 @@ async fn open(
     let Some((terms, proof)) = SessionTerms::of_answer(&identity.agent, &challenge, said, &answer) else {
         return Err(NoSession::answered(answer).into());
     };
-    let (epoch, beat) = (terms.epoch, terms.beat_interval());
+    let (epoch, beat, known_to_server) = (terms.epoch, terms.beat_interval(), terms.state_known);
     if relay.is_some() && !terms.signed_reports {
         return Err(Untrusted::UnsignedThroughRelay.into());
     }
@@ -387,7 +405,10 @@ async fn open(
     frames.send(signatures.signed(identity, settled)?).await?;
     shared.figures.took(Latency::Connect, begun.elapsed());
     let (sender, receiver) = ends(frames, counters);
-    Ok(Opened { sender, receiver, epoch, beat, signatures })
+    if known_to_server {
+        Stats::count(&shared.figures.counters.state_known);
+    }
+    Ok(Opened { sender, receiver, epoch, beat, signatures, known: known_to_server.then_some(state) })
 }
 
 fn now() -> jiff::Timestamp {
@@ -427,6 +448,7 @@ impl Signatures {
             | FromServer::Renewed { .. }
             | FromServer::Enrolled { .. }
             | FromServer::RelayEnrolled { .. }
+            | FromServer::Authorities(_)
             | FromServer::Challenge { .. }
             | FromServer::Welcome { .. }
             | FromServer::Unreadable { .. } => Err(Untrusted::Unsigned.into()),
@@ -461,18 +483,25 @@ async fn carry(
     let Opened { mut sender, mut receiver, mut signatures, .. } = opened;
     let mut beats = tokio::time::interval(*beat);
     let mut heard = Instant::now();
-    let drop_at = agent.group().disconnect_every_secs.map(|secs| Instant::now() + Duration::from_secs(secs));
+    let after = |secs: Option<u64>| secs.map(|secs| Instant::now() + Duration::from_secs(secs));
+    let (drop_at, kill_at) = (after(agent.group().disconnect_every_secs), after(agent.group().kill_every_secs));
     let pause = Duration::from_millis(agent.group().read_pause_ms);
     let mut read_after = Instant::now();
+    // Kept from turn to turn, and mostly set to the same time: thousands of agents set none for a message.
+    let mut timer = pin!(tokio::time::sleep_until(shared.at(agent.poll_timeout())));
     loop {
         let now = shared.now();
         agent.handle_timeout(now);
         send_all(&mut sender, &mut signatures, identity, agent, now).await?;
-        let timeout = agent.poll_timeout().saturating_sub(shared.started.elapsed());
-        let may_read = read_after <= Instant::now();
+        let timeout = shared.at(agent.poll_timeout());
+        if timer.deadline() != timeout {
+            timer.as_mut().reset(timeout);
+        }
+        let may_read = pause.is_zero() || read_after <= Instant::now();
         let silence_max = *beat * SILENT_BEATS_MAX + pause;
         tokio::select! {
-            message = receiver.next(silence_max, silence_max, |_| true), if may_read => {
+            // Silence is noticed with the beats.
+            message = receiver.next_whenever(), if may_read => {
                 heard = Instant::now();
                 read_after = heard + pause;
                 for message in signatures.opened(identity, message?)? {
@@ -493,7 +522,7 @@ async fn carry(
                 }
             }
             () = tokio::time::sleep_until(read_after.into()), if !may_read => {}
-            () = tokio::time::sleep(timeout) => {}
+            () = timer.as_mut() => {}
             _ = beats.tick() => {
                 if heard.elapsed() > silence_max {
                     return Err(NoSession::Silent.into());
@@ -504,10 +533,13 @@ async fn carry(
         if drop_at.is_some_and(|at| at <= Instant::now()) {
             return Err(Ended::Dropped);
         }
+        if kill_at.is_some_and(|at| at <= Instant::now()) {
+            return Err(Ended::Killed);
+        }
     }
 }
 
-/// Everything that the agent has to say now, in one flush.
+/// Everything that the agent has to say now, in one flush, and as of a real agent with one signature unless it is much.
 async fn send_all(
     sender: &mut Sender,
     signatures: &mut Signatures,
@@ -515,12 +547,26 @@ async fn send_all(
     agent: &mut SimAgent,
     now: Now,
 ) -> Result<(), Ended> {
-    let Some(mut message) = agent.poll_message(now) else { return Ok(()) };
-    while let Some(next) = agent.poll_message(now) {
-        let message = std::mem::replace(&mut message, next);
-        sender.feed(signatures.signed(identity, message)?).await?;
+    let Some(first) = agent.poll_message(now) else { return Ok(()) };
+    let rest = std::iter::from_fn(|| agent.poll_message(now));
+    let messages = std::iter::once(first).chain(rest);
+    let Some(seal) = &mut signatures.reports else {
+        for message in messages {
+            sender.feed(message).await?;
+        }
+        return Ok(sender.flush().await?);
+    };
+    let (mut parts, mut bytes) = (Vec::new(), 0);
+    for part in messages.map(encode_part) {
+        if bytes + part.len() > SIGNED_BYTES_MAX && !parts.is_empty() {
+            bytes = 0;
+            let signed = seal.seal(&identity.key, std::mem::take(&mut parts))?;
+            sender.feed(FromAgent::Signed(signed)).await?;
+        }
+        bytes += part.len();
+        parts.push(part);
     }
-    Ok(sender.send(signatures.signed(identity, message)?).await?)
+    Ok(sender.send(FromAgent::Signed(seal.seal(&identity.key, parts)?)).await?)
 }
 
 fn facts(host: HostKey) -> HostFacts {

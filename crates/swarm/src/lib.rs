@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proctor_model::{FieldError, HostKey};
+use proctor_model::{FieldError, HostKey, messages};
 use proctor_pki::JoinToken;
 use proctor_runtime::Tasks;
 use tokio::sync::Semaphore;
@@ -66,20 +66,20 @@ impl Options {
     /// The hosts of all agents, in order.
     pub fn hosts(&self) -> Result<Vec<HostKey>, FieldError> {
         if self.agents == 0 || self.agents > AGENTS_MAX {
-            return Err(FieldError::new("agents", format!("{} is not between 1 and {AGENTS_MAX}", self.agents)));
+            return Err(FieldError::new("agents", messages::not_between(self.agents, 1, AGENTS_MAX)));
         }
         if self.servers.is_empty() {
-            return Err(FieldError::new("servers", "must name where agents connect"));
+            return Err(FieldError::new("servers", messages::must_not_be_empty()));
         }
         if self.connect_rate == 0 {
-            return Err(FieldError::new("connect_rate", "must be at least 1"));
+            return Err(FieldError::new("connect_rate", messages::must_be_at_least_1()));
         }
         if self.handshakes == 0 {
-            return Err(FieldError::new("handshakes", "must be at least 1"));
+            return Err(FieldError::new("handshakes", messages::must_be_at_least_1()));
         }
         let first = u32::from(self.first_ip);
         let last = first.checked_add(self.agents - 1);
-        let last = last.ok_or_else(|| FieldError::new("first_ip", "there are not enough addresses after it"))?;
+        let last = last.ok_or_else(|| FieldError::new("first_ip", messages::too_few_addresses()))?;
         let host = |ip: u32| HostKey::new(self.cloud, 0, IpAddr::V4(Ipv4Addr::from(ip)));
         Ok((first..=last).map(host).collect())
     }

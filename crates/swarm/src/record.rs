@@ -89,7 +89,7 @@ impl Recorder {
         let line = if lines.written == LINES_MAX { r#"{"what":"truncated"}"#.to_owned() } else { line };
         lines.written += 1;
         if let Err(error) = writeln!(lines.file, "{line}") {
-            tracing::error!(%error, "cannot write to the record; nothing more is recorded");
+            tracing::error!(%error, "cannot write the recording, recording stopped");
             lines.written = LINES_MAX + 1;
         }
     }

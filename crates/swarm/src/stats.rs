@@ -84,6 +84,8 @@ pub struct Counters {
     pub sessions: AtomicU64,
     /// TLS handshakes that used a ticket of an earlier session.
     pub resumed: AtomicU64,
+    /// Sessions whose agent had nothing to report.
+    pub state_known: AtomicU64,
     pub connect_failures: AtomicU64,
     /// Times that the server told an agent when to come back.
     pub told_busy: AtomicU64,
@@ -196,6 +198,7 @@ impl fmt::Display for Stats {
         for (name, value) in [
             ("sessions opened", now(&counters.sessions)),
             ("handshakes resumed", now(&counters.resumed)),
+            ("sessions with nothing to report", now(&counters.state_known)),
             ("connect failures", now(&counters.connect_failures)),
             ("told to come later", now(&counters.told_busy)),
             ("agents turned away", now(&counters.turned_away)),

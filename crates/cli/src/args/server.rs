@@ -25,18 +25,18 @@ const LINK_DEV: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Border")]
 pub(crate) struct BorderArgs {
-    /// Networks of an ESB in front, whose Bk-App-Code and Bk-Username under /procapi are believed
+    /// Networks of an ESB in front, whose Bk-App-Code and Bk-Username under /procapi are trusted
     /// without a secret, such as 10.1.2.0/24,fd00::7 [default: none]
     #[arg(long, env = "PROCTOR_PROCAPI_FROM", value_name = "CIDR,…", default_value = "", hide_default_value = true, value_parser = parse_networks)]
     procapi_from: Networks,
-    /// Networks of proxies in front, whose header about the caller's address is believed, such as 10.1.2.7; may be
+    /// Networks of proxies in front, whose header with the caller's address is trusted, such as 10.1.2.7; may be
     /// repeated [default: none]
     #[arg(long, env = "PROCTOR_TRUSTED_PROXY", value_name = "CIDR,…", value_parser = parse_networks)]
     trusted_proxy: Vec<Networks>,
     /// Header that these proxies write; the other one is ignored
     #[arg(long, env = "PROCTOR_PROXY_HEADER", value_name = "NAME", default_value = "x-forwarded-for")]
     proxy_header: ProxyHeaderName,
-    /// Public key (PEM) of an API gateway in front, whose X-Bkapi-JWT is believed [default: none]
+    /// Public key (PEM) of an API gateway in front, whose X-Bkapi-JWT is trusted [default: none]
     #[arg(long, env = "PROCTOR_GATEWAY_PUBLIC_KEY", value_name = "FILE")]
     gateway_public_key: Option<PathBuf>,
     /// Networks that webhooks may reach although they are loopback, link-local or a cloud's metadata, such as
@@ -46,19 +46,19 @@ pub(crate) struct BorderArgs {
     /// Networks that may read /metrics without credentials, such as 10.1.2.0/24 [default: none]
     #[arg(long, env = "PROCTOR_METRICS_FROM", value_name = "CIDR,…", default_value = "", hide_default_value = true, value_parser = parse_networks)]
     pub(crate) metrics_from: Networks,
-    /// Expose what each process uses, at /metrics/processes
+    /// Expose the usage of each process at /metrics/processes
     #[arg(long, env = "PROCTOR_METRICS_PROCESSES", value_parser = BoolishValueParser::new())]
     metrics_processes: bool,
-    /// Calls of one app in a second, such as 100/s [default: no limit]
+    /// Rate limit of one app, such as 100/s [default: no limit]
     #[arg(long, env = "PROCTOR_RATE_LIMIT", value_name = "N/s", value_parser = parse_rate)]
     rate_limit: Option<RateLimit>,
-    /// Calls at the same time, of all callers together [default: 512]
+    /// Concurrent requests of all callers together [default: 512]
     #[arg(long, env = "PROCTOR_CONCURRENCY_LIMIT", value_name = "N")]
     concurrency_limit: Option<NonZeroU32>,
-    /// HTTP connections at the same time [default: half of the descriptors that may be open, at most 8192]
+    /// Concurrent HTTP connections [default: half of the descriptors that may be open, at most 8192]
     #[arg(long, env = "PROCTOR_MAX_CONNECTIONS", value_name = "N")]
     max_connections: Option<NonZeroU32>,
-    /// HTTP connections of one address at the same time [default: three quarters of all]
+    /// Concurrent HTTP connections of one address [default: three quarters of all]
     #[arg(long, env = "PROCTOR_MAX_CONNECTIONS_PER_PEER", value_name = "N")]
     max_connections_per_peer: Option<NonZeroU32>,
 }
@@ -178,13 +178,13 @@ fn read_key(path: &Path) -> Result<GatewayKey> {
 
 #[derive(Debug, Args)]
 pub(crate) struct DevArgs {
-    /// Where HTTP is served
+    /// Address to serve HTTP on
     #[arg(long, env = "PROCTOR_HTTP", value_name = "ADDR", default_value_t = HTTP)]
     pub(crate) http: SocketAddr,
-    /// Where agents connect; port 0 is any free one
+    /// Address to accept agents on; port 0 picks a free one
     #[arg(long, env = "PROCTOR_LINK", value_name = "ADDR", default_value_t = LINK_DEV)]
     pub(crate) link: SocketAddr,
-    /// Where everything is kept [default: ~/.local/share/proctor/dev]
+    /// Data directory [default: ~/.local/share/proctor/dev]
     #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
     /// Serve plain HTTP to the network: credentials are sent in clear text
@@ -205,25 +205,25 @@ pub(crate) struct ServerArgs {
     /// Configuration file, with a key for each flag [default: /etc/proctor/server.toml, if it exists]
     #[arg(long, env = "PROCTOR_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Where HTTP is served; beyond this machine only with HTTPS, unless --insecure-http is given
+    /// Address to serve HTTP on; other than loopback, it needs HTTPS or --insecure-http
     #[arg(long, env = "PROCTOR_HTTP", value_name = "ADDR", default_value_t = HTTP)]
     pub(crate) http: SocketAddr,
-    /// Where agents connect
+    /// Address to accept agents on
     #[arg(long, env = "PROCTOR_LINK", value_name = "ADDR", default_value_t = LINK)]
     pub(crate) link: SocketAddr,
-    /// Where everything is kept [default: /var/lib/proctor; ~/.local/share/proctor/server unless root]
+    /// Data directory [default: /var/lib/proctor; ~/.local/share/proctor/server unless root]
     #[arg(long, env = "PROCTOR_DATA_DIR", value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
     /// Give a new host no work until an operator approves it (`proctor hosts approve`)
     #[arg(long, env = "PROCTOR_APPROVE_HOSTS", value_parser = BoolishValueParser::new())]
     pub(crate) approve_hosts: bool,
-    /// Have agents sign what they report; without it the connection, which they open with their key, is proof enough
+    /// Require agents to sign what they report; without it, their mutual TLS connection is the proof
     #[arg(long, env = "PROCTOR_SIGNED_REPORTS", value_parser = BoolishValueParser::new())]
     pub(crate) signed_reports: bool,
     /// Programs that new hosts download: proctor-agent-ARCH [default: /usr/share/proctor/download, if it exists]
     #[arg(long, env = "PROCTOR_DOWNLOAD_DIR", value_name = "DIR")]
     pub(crate) download_dir: Option<PathBuf>,
-    /// After SIGTERM, how long `/readyz` says so before connections are refused; time for a load balancer to notice
+    /// After SIGTERM, how long `/readyz` fails before connections are refused, so that load balancers notice
     #[arg(long, env = "PROCTOR_DRAIN_TIME", value_name = "TIME", default_value = "0s", value_parser = parse_duration)]
     pub(crate) drain_time: Duration,
     #[command(flatten)]

@@ -1,11 +1,13 @@
 //! Which processes on which hosts, and how an operation goes over them.
 
+use std::time::Duration;
+
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use proctor_client::{CountOrPercent, Hosts, OperationRequest, Rolling, Text};
 use proctor_model::{Namespace, OperationKind, ProcessKey};
 
-use super::parse_process;
+use super::{parse_duration, parse_process};
 
 /// A process, and where.
 #[derive(Debug, Args)]
@@ -21,13 +23,13 @@ pub(crate) struct ChosenProcess {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct ChosenHosts {
-    /// IP address, CLOUD:IP or agent id; may be repeated or a list with commas
+    /// IP address, CLOUD:IP or agent id; repeatable, or a comma-separated list
     #[arg(long = "host", env = "PROCTOR_HOST", value_name = "HOST", value_delimiter = ',')]
     hosts: Vec<String>,
     /// Every host: where a process is registered; for pools, all
     #[arg(long, env = "PROCTOR_ALL", value_parser = BoolishValueParser::new())]
     all: bool,
-    /// As all, but only hosts of this business
+    /// Every host of this business
     #[arg(long, env = "PROCTOR_BUSINESS", value_name = "ID")]
     business: Option<u64>,
 }
@@ -50,7 +52,7 @@ pub(crate) struct ChosenProcesses {
     /// Namespace and name, such as demo/heartbeat
     #[arg(value_name = "NS/NAME", value_parser = parse_process)]
     process: Option<ProcessKey>,
-    /// The processes with these labels when this is asked: env=prod,tier!=db,!x,y
+    /// Processes with these labels, as of now: env=prod,tier!=db,!x,y
     #[arg(short = 'l', long, env = "PROCTOR_SELECTOR", value_name = "LABELS")]
     selector: Option<String>,
 }
@@ -59,7 +61,7 @@ pub(crate) struct ChosenProcesses {
 pub(crate) struct OperateArgs {
     #[command(flatten)]
     processes: ChosenProcesses,
-    /// Of those that the selector finds, only this namespace
+    /// With --selector: only this namespace
     #[arg(short, long, env = "PROCTOR_NAMESPACE", value_parser = parse_namespace)]
     namespace: Option<Namespace>,
     #[command(flatten)]
@@ -73,6 +75,9 @@ pub(crate) struct OperateArgs {
     /// Idempotency key: a repeated call with the same key is not executed again
     #[arg(long, env = "PROCTOR_IDEMPOTENCY_KEY", value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
+    /// Wait so long for hosts that are offline, such as 10m (1h at most), instead of failing at once
+    #[arg(long, env = "PROCTOR_WAIT_FOR_OFFLINE", value_name = "TIME", value_parser = parse_duration)]
+    wait_for_offline: Option<Duration>,
     #[command(flatten)]
     rolling: RollingArgs,
 }
@@ -81,16 +86,16 @@ pub(crate) struct OperateArgs {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Rolling")]
 struct RollingArgs {
-    /// At most so many targets at a time, as a number or a share such as 10%
+    /// Maximum number of targets at a time, or a share such as 10%
     #[arg(long, env = "PROCTOR_MAX_PARALLEL", value_name = "N|P%", value_parser = parse_share)]
     max_parallel: Option<CountOrPercent>,
     /// Stop the rollout after more failures than this [default: 0]
     #[arg(long, env = "PROCTOR_MAX_FAILURES", value_name = "N")]
     max_failures: Option<u32>,
-    /// First so many targets alone; then the task pauses until `proctor task resume`
+    /// Run this many targets first, then pause until `proctor task resume`
     #[arg(long, env = "PROCTOR_CANARY", value_name = "N")]
     canary: Option<u32>,
-    /// A target counts only once its process is healthy
+    /// Count a target as done only once its process is healthy
     #[arg(long, env = "PROCTOR_WAIT_HEALTHY", value_parser = BoolishValueParser::new())]
     wait_healthy: bool,
 }
@@ -123,6 +128,7 @@ impl OperateArgs {
             business,
             plan: self.plan,
             rolling: self.rolling.get(),
+            wait_secs: self.wait_for_offline.map(|wait| wait.as_secs()),
             ..OperationRequest::new(kind)
         }
     }
@@ -208,6 +214,8 @@ mod tests {
                     "rolling": rolling })
         );
         assert!(request("proctor stop demo/x --all --max-parallel 0").is_err());
+        let waiting = request("proctor stop demo/x --all --wait-for-offline 10m").unwrap();
+        assert_eq!(waiting, json!({ "operation": "stop", "process": "demo/x", "all": true, "wait_secs": 600 }));
         let healthy = request("proctor restart demo/x --all --wait-healthy").unwrap();
         assert_eq!(healthy["rolling"]["max_parallel"], "100%");
     }

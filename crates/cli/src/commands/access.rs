@@ -235,7 +235,7 @@ pub(super) async fn app(session: &Session, command: AppCommand) -> Result<Comman
         AppCommand::Create(_) | AppCommand::Rotate(_) => unreachable!("main runs them, see crate::admin"),
         AppCommand::Delete(args) => {
             session.client.delete_app(&args.code).await?;
-            eprintln!("App {} is gone.", args.code);
+            eprintln!("App {} deleted.", args.code);
         }
     }
     Ok(CommandEnd::Success)
@@ -260,7 +260,7 @@ pub(super) async fn user(session: &Session, command: UserCommand) -> Result<Comm
         UserCommand::Token(command) => return user_token(session, command).await,
         UserCommand::Delete(args) => {
             client.delete_user(&args.name).await?;
-            eprintln!("User {} is gone.", args.name);
+            eprintln!("User {} deleted.", args.name);
             return Ok(CommandEnd::Success);
         }
         UserCommand::SetPassword(args) => return set_password(session, &args.name, Some(read_password()?)).await,
@@ -320,7 +320,7 @@ async fn user_token(session: &Session, command: UserTokenCommand) -> Result<Comm
         }
         UserTokenCommand::Revoke(args) => {
             session.client.delete_user_token(&args.name, &args.id).await?;
-            eprintln!("Token {} of {} counts no longer.", args.id, args.name);
+            eprintln!("Token {} of {} revoked.", args.id, args.name);
         }
     }
     Ok(CommandEnd::Success)
@@ -352,7 +352,7 @@ pub(super) async fn role(session: &Session, command: RoleCommand) -> Result<Comm
         }
         RoleCommand::Delete(args) => {
             session.client.delete_role(&args.name).await?;
-            eprintln!("Role {} is gone.", args.name);
+            eprintln!("Role {} deleted.", args.name);
         }
     }
     Ok(CommandEnd::Success)
@@ -380,7 +380,7 @@ pub(super) async fn binding(session: &Session, command: BindingCommand) -> Resul
         }
         BindingCommand::Delete(args) => {
             session.client.delete_binding(&args.id).await?;
-            eprintln!("Binding {} is gone.", args.id);
+            eprintln!("Binding {} deleted.", args.id);
         }
     }
     Ok(CommandEnd::Success)

@@ -30,7 +30,7 @@ pub(crate) enum AuditCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// Also check these files of the archive, or all in a directory, and that the store goes on from them
+    /// Also check these archive files, or all in a directory, and that the store continues them
     #[arg(long, env = "PROCTOR_AUDIT_ARCHIVE", value_name = "FILE|DIR", num_args = 1..)]
     archive: Vec<PathBuf>,
 }
@@ -46,10 +46,10 @@ pub(crate) struct FilterArgs {
     /// Only this action, as the list shows it
     #[arg(long, env = "PROCTOR_ACTION")]
     action: Option<String>,
-    /// From then on: 2030-01-02T03:04:05Z, or how long ago, such as 1h
+    /// Only entries since 2030-01-02T03:04:05Z, or since a time ago such as 1h
     #[arg(long, env = "PROCTOR_SINCE", value_name = "TIME", value_parser = parse_moment)]
     since: Option<i64>,
-    /// Before then: 2030-01-02T03:04:05Z, or how long ago, such as 1h
+    /// Only entries before 2030-01-02T03:04:05Z, or before a time ago such as 1h
     #[arg(long, env = "PROCTOR_UNTIL", value_name = "TIME", value_parser = parse_moment)]
     until: Option<i64>,
 }
@@ -65,7 +65,7 @@ impl From<FilterArgs> for AuditFilter {
 pub(crate) struct ListArgs {
     #[command(flatten)]
     filter: FilterArgs,
-    /// How many at most
+    /// Maximum number of rows
     #[arg(long, env = "PROCTOR_LIMIT", value_name = "N", default_value_t = 1000)]
     limit: usize,
 }
@@ -74,7 +74,7 @@ pub(crate) struct ListArgs {
 pub(crate) struct ExportArgs {
     #[command(flatten)]
     filter: FilterArgs,
-    /// A new file instead of stdout
+    /// Write to this new file instead of stdout
     #[arg(short, long, env = "PROCTOR_FILE", value_name = "FILE")]
     file: Option<PathBuf>,
 }
@@ -147,7 +147,7 @@ async fn export(session: &Session, args: ExportArgs) -> Result<CommandEnd> {
     }
     if let Some(mut file) = file {
         file.flush().context("cannot write to the file")?;
-        eprintln!("{count} entries were written.");
+        eprintln!("{count} entries written.");
     }
     Ok(CommandEnd::Success)
 }

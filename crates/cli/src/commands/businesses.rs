@@ -54,7 +54,7 @@ pub(crate) struct BusinessSetArgs {
     id: u64,
     /// Display name
     name: String,
-    /// The businesses in it; may be repeated or a list with commas
+    /// Businesses in the set; repeatable, or a comma-separated list
     #[arg(long = "member", env = "PROCTOR_MEMBER", value_name = "ID", value_delimiter = ',')]
     members: Vec<u64>,
 }
@@ -96,7 +96,7 @@ pub(crate) struct RejoinArgs {
     /// For how long: a number with s, m, h or d
     #[arg(long, env = "PROCTOR_REJOIN_TTL", value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
     pub(super) ttl: Duration,
-    /// Withdraw it
+    /// Withdraw the permission
     #[arg(long, env = "PROCTOR_WITHDRAW", value_parser = BoolishValueParser::new(), conflicts_with = "ttl")]
     pub(super) withdraw: bool,
 }
@@ -120,7 +120,7 @@ pub(crate) struct PlaceArgs {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct WhereArgs {
-    /// The business
+    /// Business to assign them to
     #[arg(long, env = "PROCTOR_BUSINESS", value_name = "ID")]
     business: Option<u64>,
     /// Remove them from their business
@@ -140,7 +140,7 @@ pub(super) async fn business(session: &Session, command: BusinessCommand) -> Res
         }
         BusinessCommand::Delete(args) => {
             session.client.delete_business(args.id).await?;
-            eprintln!("Business {} is gone; its hosts belong to none.", args.id);
+            eprintln!("Business {} deleted; its hosts belong to none.", args.id);
         }
     }
     Ok(CommandEnd::Success)
@@ -167,7 +167,7 @@ pub(super) async fn business_set(session: &Session, command: BusinessSetCommand)
         }
         BusinessSetCommand::Delete(args) => {
             session.client.delete_business_set(args.id).await?;
-            eprintln!("Business set {} is gone.", args.id);
+            eprintln!("Business set {} deleted.", args.id);
         }
     }
     Ok(CommandEnd::Success)

@@ -35,10 +35,10 @@ pub(crate) struct EventsArgs {
     /// The oldest events after this id instead of the newest
     #[arg(long, env = "PROCTOR_AFTER", value_name = "ID")]
     after: Option<u64>,
-    /// How many at most
+    /// Maximum number of rows
     #[arg(long, env = "PROCTOR_LIMIT", value_name = "N", default_value_t = 50)]
     limit: u32,
-    /// Go on with what happens from now on
+    /// Follow new events
     #[arg(short, long, env = "PROCTOR_FOLLOW", value_parser = BoolishValueParser::new())]
     follow: bool,
 }
@@ -78,7 +78,7 @@ async fn follow(session: &Session, mut filter: EventFilter) -> Result<CommandEnd
             Ok(Some(ended)) => return Ok(ended),
             Ok(None) => {}
             Err(error) if error.downcast_ref().is_some_and(ClientError::is_unreachable) => {
-                eprintln!("proctor: {error}; trying again");
+                eprintln!("proctor: {error}; retrying");
             }
             Err(error) => return Err(error),
         }

@@ -34,7 +34,7 @@ pub(super) async fn allow_rejoin(session: &Session, args: RejoinArgs) -> Result<
     let RejoinArgs { host, ttl, withdraw } = args;
     if withdraw {
         session.client.withdraw_rejoin(&host).await?;
-        eprintln!("Host {host} opens to its own key only.");
+        eprintln!("Host {host} accepts only its own key again.");
         return Ok(CommandEnd::Success);
     }
     let allowed = session.client.allow_rejoin(&host, ttl.as_secs()).await?;
@@ -54,6 +54,6 @@ pub(super) async fn revoke(session: &Session, args: HostArg) -> Result<CommandEn
 pub(super) async fn remove(session: &Session, args: HostArg) -> Result<CommandEnd> {
     let HostArg { host } = args;
     session.client.remove_host(&host).await?;
-    eprintln!("Host {host} is removed. Its agent goes on with what it manages until it is stopped there.");
+    eprintln!("Host {host} is removed. Its agent keeps supervising until it is stopped there.");
     Ok(CommandEnd::Success)
 }

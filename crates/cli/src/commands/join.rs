@@ -24,16 +24,16 @@ pub(crate) struct JoinArgs {
     /// Where agents reach the server's link, or the relays of their cloud area [default: the server's name with its link port]
     #[arg(long, env = "PROCTOR_JOIN_LINK", value_name = "HOST:PORT[,HOST:PORT]", value_parser = proctor_agent::parse_links)]
     link: Option<String>,
-    /// Where new hosts reach the server's HTTP [default: as this command does]
+    /// URL of the server as new hosts reach it [default: as this command does]
     #[arg(long, env = "PROCTOR_JOIN_URL", value_name = "URL")]
     url: Option<String>,
-    /// The machine of the new hosts, as `uname -m` says it
+    /// Architecture of the new hosts, as `uname -m` prints it
     #[arg(long, env = "PROCTOR_JOIN_ARCH", value_name = "ARCH", default_value = "x86_64")]
     arch: String,
-    /// How many hosts may join with the line
+    /// Number of hosts that may join with the command
     #[arg(long, env = "PROCTOR_TOKEN_USES", value_name = "N", default_value_t = 1)]
     uses: u32,
-    /// How long the line is good for: a number with s, m, h or d
+    /// How long the command is valid: a number with s, m, h or d
     #[arg(long, env = "PROCTOR_TOKEN_TTL", value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
     ttl: Duration,
     /// The business that new hosts belong to
@@ -109,7 +109,7 @@ enum GivenToken<'a> {
     OnStandardInput,
 }
 
-/// A new file for a token, which goes again where it gets none: the next attempt finds its place free.
+/// A new file for a token, which goes again where it gets none: the next attempt finds no file there.
 struct TokenFile<'a> {
     file: File,
     path: &'a Path,

@@ -25,11 +25,11 @@ pub(crate) struct LogsArgs {
     /// IP address, CLOUD:IP or agent id
     #[arg(long, env = "PROCTOR_HOST")]
     host: String,
-    /// How many lines, from the end of the log; at most 60 KiB
+    /// Number of lines from the end of the log, at most 60 KiB
     #[arg(short = 'n', long, env = "PROCTOR_LINES", value_name = "N", default_value = "200",
           value_parser = clap::value_parser!(u32).range(1..=2000))]
     lines: u32,
-    /// Go on with what is written from now on
+    /// Follow the log
     #[arg(short, long, env = "PROCTOR_FOLLOW", value_parser = BoolishValueParser::new())]
     follow: bool,
     /// Which instance of a process that has several
@@ -70,7 +70,7 @@ async fn follow_log(session: &Session, process: &ProcessKey, mut query: LogQuery
                 query.since = log.position.or(query.since);
             }
             Err(error) if error.is_unreachable() => {
-                eprintln!("proctor: {error}; trying again");
+                eprintln!("proctor: {error}; retrying");
             }
             Err(error) if error.status().is_some_and(|status| LATER.contains(&status)) => {}
             Err(error) => return Err(error.into()),

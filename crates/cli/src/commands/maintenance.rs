@@ -19,10 +19,10 @@ pub(crate) struct CordonArgs {
     /// Why, in one line; callers see it where a start is refused
     #[arg(long, env = "PROCTOR_REASON", value_name = "TEXT")]
     reason: String,
-    /// When it ends by itself, such as 2030-01-02T03:04:05Z
+    /// When the cordon ends, such as 2030-01-02T03:04:05Z
     #[arg(long, env = "PROCTOR_UNTIL", value_name = "TIME", conflicts_with = "duration", value_parser = parse_time)]
     until: Option<i64>,
-    /// After how long it ends by itself: a number with s, m, h or d
+    /// How long the cordon lasts: a number with s, m, h or d
     #[arg(long = "for", env = "PROCTOR_FOR", value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
 }

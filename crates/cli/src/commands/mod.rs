@@ -3,6 +3,7 @@
 mod access;
 mod apply;
 mod audit;
+mod authority;
 mod businesses;
 mod doctor;
 mod events;
@@ -35,6 +36,7 @@ use crate::profile;
 pub(crate) use access::{AppCommand, BindingCommand, RoleCommand, RotateArgs, UserCommand};
 pub(crate) use apply::{ApplyArgs, FilesArgs};
 pub(crate) use audit::AuditCommand;
+pub(crate) use authority::AuthorityCommand;
 pub(crate) use businesses::{BusinessCommand, BusinessSetCommand, HostsCommand};
 pub(crate) use events::EventsArgs;
 pub(crate) use history::HistoryArgs;
@@ -113,6 +115,7 @@ pub(crate) async fn run(command: Command, connection: &Connection) -> Result<Com
         | Command::Manage(_)
         | Command::Release(_) => unreachable!("operations are handled above"),
         Command::Join(args) => join::run(&session, args).await,
+        Command::Authority(command) => authority::run(&session, command).await,
         Command::Relays(command) => relays::run(&session, command).await,
         Command::Token(TokenCommand::List) => tokens::list(&session).await,
         Command::Token(TokenCommand::Revoke(args)) => tokens::revoke(&session, &args.id).await,

@@ -28,7 +28,7 @@ pub(super) async fn operate(session: &Session, kind: OperationKind, args: &Opera
     }
 }
 
-/// Waits for the task unless it is not to be waited for, and tells what came of it.
+/// Waits for the task unless asked not to, and prints the result.
 pub(super) async fn outcome(session: &Session, id: TaskId, no_wait: bool) -> Result<CommandEnd> {
     if no_wait {
         output::print_or(session.output, &json!({ "task_id": id }), || format!("{id}\n"))?;
@@ -61,7 +61,7 @@ pub(super) fn print_task(session: &Session, whole: &WholeTask) -> Result<Command
     }
     let task = &whole.task;
     if task.rollout.as_ref().is_some_and(|rollout| rollout.state == RolloutState::Paused) {
-        eprintln!("The task pauses after its canary; to go on: proctor task resume {}", task.task_id);
+        eprintln!("The task pauses after its canary; to continue: proctor task resume {}", task.task_id);
     } else if !task.is_finished() {
         eprintln!("{} of {} targets are pending: proctor task show {} --watch", task.pending, task.total, task.task_id);
     }

@@ -17,7 +17,7 @@ pub(crate) enum RelaysCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct RelayIdArgs {
-    /// As `relays list` shows it
+    /// Relay id, as `relays list` shows it
     pub(crate) relay: String,
 }
 

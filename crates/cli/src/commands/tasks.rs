@@ -17,7 +17,7 @@ use crate::output::{self, CellStyle, TextTable, moment, or_dash, plain};
 pub(crate) struct TaskArgs {
     #[command(subcommand)]
     command: Option<TaskCommand>,
-    /// As it was printed or answered: GSETASK:…
+    /// Task id, such as GSETASK:…
     #[arg(value_parser = parse_task)]
     task_id: Option<TaskId>,
     /// Wait until every target has its outcome
@@ -59,7 +59,7 @@ pub(crate) struct ListArgs {
     /// Only tasks with pending targets
     #[arg(long, env = "PROCTOR_UNFINISHED", value_parser = BoolishValueParser::new())]
     unfinished: bool,
-    /// How many at most
+    /// Maximum number of rows
     #[arg(long, env = "PROCTOR_LIMIT", value_name = "N", default_value_t = 50)]
     limit: usize,
     #[command(flatten)]
@@ -68,7 +68,7 @@ pub(crate) struct ListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct IdArgs {
-    /// As it was printed or answered: GSETASK:…
+    /// Task id, such as GSETASK:…
     #[arg(value_parser = parse_task)]
     task_id: TaskId,
 }

@@ -39,6 +39,6 @@ fn table(tokens: &[TokenView], now: i64) -> TextTable {
 
 pub(super) async fn revoke(session: &Session, id: &str) -> Result<CommandEnd> {
     session.client.revoke_token(id).await?;
-    eprintln!("Join token {id} is revoked. Whoever enrolled with it stays.");
+    eprintln!("Join token {id} is revoked. Hosts that enrolled with it stay.");
     Ok(CommandEnd::Success)
 }

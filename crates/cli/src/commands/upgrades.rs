@@ -20,9 +20,9 @@ const WATCH_PERIOD: Duration = Duration::from_secs(1);
 pub(crate) enum UpgradeCommand {
     /// Show which hosts each ring would have; changes nothing
     Plan(PlanArgs),
-    /// Begin to upgrade agents, ring by ring
+    /// Start upgrading agents, ring by ring
     Start(PlanArgs),
-    /// Show an upgrade and the state of its hosts; the exit code is 1 if one failed
+    /// Show an upgrade and the state of its hosts; exits with 1 if one failed
     Status(StatusArgs),
     /// List upgrades, the newest first
     List,
@@ -41,7 +41,7 @@ pub(crate) struct PlanArgs {
     version: String,
     #[command(flatten)]
     hosts: ChosenHosts,
-    /// How far each ring reaches, of all hosts; the rest is the last one
+    /// Cumulative share of the hosts that each ring reaches; the rest is the last ring
     #[arg(long, env = "PROCTOR_RINGS", value_name = "LIST", value_delimiter = ',', value_parser = parse_ring,
           default_value = "1,5%,25%,100%")]
     rings: Vec<CountOrPercent>,
@@ -58,15 +58,15 @@ pub(crate) struct PlanArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct IdArgs {
-    /// As `upgrade list` shows it
+    /// Upgrade id, as `upgrade list` shows it
     id: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// As `upgrade list` shows it [default: the newest]
+    /// Upgrade id, as `upgrade list` shows it [default: the newest]
     id: Option<String>,
-    /// Wait until it is over, or paused
+    /// Wait until the upgrade is finished or paused
     #[arg(short, long, env = "PROCTOR_WATCH", value_parser = BoolishValueParser::new())]
     watch: bool,
 }

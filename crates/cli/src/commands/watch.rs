@@ -21,7 +21,7 @@ const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct WatchArgs {
-    /// Show the list again every two seconds
+    /// Refresh every two seconds
     #[arg(short, long, env = "PROCTOR_WATCH", value_parser = BoolishValueParser::new())]
     watch: bool,
 }

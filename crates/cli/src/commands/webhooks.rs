@@ -15,7 +15,7 @@ pub(crate) enum WebhookCommand {
     Add(AddArgs),
     /// List webhooks and their position in the events
     List,
-    /// Send one request that is marked as a test, and say what came of it; the exit code is 1 if it was not delivered
+    /// Send a test request and show the result; exits with 1 if it was not delivered
     Test(IdArgs),
     /// Remove a webhook
     Remove(IdArgs),
@@ -57,7 +57,7 @@ enum Format {
 
 #[derive(Debug, Args)]
 pub(crate) struct IdArgs {
-    /// As `webhook list` shows it
+    /// Webhook id, as `webhook list` shows it
     id: String,
 }
 
@@ -76,7 +76,7 @@ pub(super) async fn run(session: &Session, command: WebhookCommand) -> Result<Co
         }
         WebhookCommand::Remove(args) => {
             session.client.remove_webhook(&args.id).await?;
-            eprintln!("Webhook {} gets no more events.", args.id);
+            eprintln!("Webhook {} removed.", args.id);
             Ok(CommandEnd::Success)
         }
     }

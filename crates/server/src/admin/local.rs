@@ -17,7 +17,7 @@ use crate::ServerError;
 use crate::control::{AuditAction, Caller, ControlError, audited_on};
 use crate::keys::{HashMatch, Keys};
 
-/// In the audit, in place of an app; no app has a ':' in its code.
+/// In the audit log, instead of an app; no app has a ':' in its code.
 pub const LOCAL_APP: &str = "local:cli";
 
 /// Somebody with access to the data directory.
@@ -134,7 +134,7 @@ impl LocalAdmin {
             Err(error) => format!("failed: {error}"),
         };
         let done = Box::pin(audited_on(self.store.as_ref(), &self.caller, &deed, work, told)).await??;
-        done.map_err(|refusal| ServerError::Refused(refusal.to_string()))
+        done.map_err(|refusal| ServerError::Refused(refusal.message()))
     }
 }
 

@@ -6,7 +6,7 @@
 //! length before more of it is read: out of one pool for strangers, of which one address gets a
 //! part, and out of another for callers who have proved who they are, of which one app gets a part, whichever users it
 //! calls for, and one user a part of that. Who
-//! waits for room in vain is told to come again; a large body that arrives slowly gives way to who waits. What parsing
+//! waits too long for room is told to retry; a large body that arrives slowly gives way to who waits. What parsing
 //! builds of a body has a pool of its own ([`Bodies::room_for_values`]), and is held as long as the call. Administrators
 //! have a reserve beyond the pools of callers, so that theirs are read while all others hold everything.
 //! Absent: what the bodies hold.
@@ -14,7 +14,7 @@
 mod room;
 mod under_way;
 
-use proctor_model::messages;
+use proctor_model::{Message, messages};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -304,8 +304,8 @@ async fn next_chunk(
     let gives_way = room.map(|room| room.holder.gives_way.clone()).unwrap_or_default();
     tokio::select! {
         next = tokio::time::timeout(stall, chunks.next()) => match next {
-            Ok(next) => next.transpose().map_err(|error| incomplete(&error.to_string())),
-            Err(_) => Err(incomplete(&format!("nothing came for {} ms", stall.as_millis()))),
+            Ok(next) => next.transpose().map_err(|error| incomplete(messages::because(error))),
+            Err(_) => Err(incomplete(messages::nothing_came_for(stall.as_millis()))),
         },
         () = gives_way.cancelled() => Err(gave_way()),
     }
@@ -326,8 +326,8 @@ fn took_longer() -> ApiError {
     ApiError::new(Problem::MalformedBody, messages::body_took_longer(BODY_TIME_MAX.as_secs()))
 }
 
-fn incomplete(why: &str) -> ApiError {
-    ApiError::new(Problem::MalformedBody, format!("the body did not arrive whole: {why}"))
+fn incomplete(problem: Message) -> ApiError {
+    ApiError::new(Problem::MalformedBody, messages::body_is_incomplete(problem))
 }
 
 fn too_large(bytes_max: usize) -> ApiError {
@@ -513,7 +513,7 @@ mod tests {
         let refused = bodies.read(largest_body(), &BodySender::Caller("a\0boss".to_owned())).await;
         assert!(read.is_ok() && values.is_ok() && refused.is_err());
         let mut next = Box::pin(bodies.read(largest_body(), &chief));
-        assert!(futures::poll!(&mut next).is_pending(), "the reserve is bounded, and who waits for it has a place");
+        assert!(futures::poll!(&mut next).is_pending(), "the reserve is bounded, and who waits for it keeps its turn");
         drop(read);
         assert!(next.await.is_ok());
         drop((queue, values));

@@ -8,6 +8,7 @@
 
 mod slots;
 
+use proctor_model::messages;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
@@ -46,8 +47,8 @@ pub(super) struct Downloads {
     describing: tokio::sync::Mutex<()>,
 }
 
-/// By these a file is known to be the same.
-type Stamp = (u64, Option<SystemTime>);
+/// By these a file is known to be the same, and signed by the same authority.
+type Stamp = (u64, Option<SystemTime>, String);
 
 /// A file that is served.
 #[derive(Clone, Debug)]
@@ -91,7 +92,11 @@ impl Downloads {
     /// Reads a file once for each change of it.
     async fn describe(&self, state: &ApiState, name: &str) -> Result<Option<Arc<Described>>, ApiError> {
         let Some(path) = self.path(name) else { return Ok(None) };
-        let Some(stamp) = stamp(&path) else { return Ok(None) };
+        let unreadable = |error: &dyn std::fmt::Display| {
+            ApiError::new(Problem::Internal, messages::in_field(name, messages::because(error)))
+        };
+        let believed = state.control.authorities().await.map_err(|error| unreadable(&error))?;
+        let Some(stamp) = stamp(&path, believed.authorities.current()) else { return Ok(None) };
         if let Some((_, known)) = self.known.lock().get(name).filter(|(known, _)| *known == stamp) {
             return Ok(Some(known.clone()));
         }
@@ -100,10 +105,10 @@ impl Downloads {
         if let Some((_, known)) = self.known.lock().get(name).filter(|(known, _)| *known == stamp) {
             return Ok(Some(known.clone()));
         }
-        let unreadable = |error: &dyn std::fmt::Display| ApiError::new(Problem::Internal, format!("{name}: {error}"));
-        let authority = state.control.authority().await.map_err(|error| unreadable(&error))?;
         let of_name = name.to_owned();
-        let described = tokio::task::spawn_blocking(move || read_file(&path, of_name, &authority)).await;
+        let authority = believed.clone();
+        let read = move || read_file(&path, of_name, authority.authorities.current());
+        let described = tokio::task::spawn_blocking(read).await;
         let described = described.map_err(|error| unreadable(&error))?.map_err(|error| unreadable(&error))?;
         let described = Arc::new(described);
         let mut known = self.known.lock();
@@ -117,9 +122,9 @@ impl Downloads {
     }
 }
 
-fn stamp(path: &FilePath) -> Option<Stamp> {
+fn stamp(path: &FilePath, authority: &Authority) -> Option<Stamp> {
     let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.len(), metadata.modified().ok()))
+    Some((metadata.len(), metadata.modified().ok(), authority.fingerprint()))
 }
 
 fn read_file(path: &FilePath, name: String, authority: &Authority) -> std::io::Result<Described> {
@@ -153,11 +158,11 @@ async fn downloader(state: &ApiState, head: &Parts) -> Downloader {
 
 async fn answer(state: &ApiState, name: &str, head: &Parts) -> Result<Response, ApiError> {
     let downloads = &state.border.downloads;
-    let unknown = || ApiError::new(Problem::NotFound, format!("there is no file {name} to download"));
+    let unknown = || ApiError::new(Problem::NotFound, messages::no_file_to_download(name));
     if name == AUTHORITY {
-        let authority = state.control.authority().await;
-        let authority = authority.map_err(|error| ApiError::new(Problem::Internal, error.to_string()))?;
-        return Ok(text(authority.certificate_pem().to_owned()));
+        let believed = state.control.authorities().await;
+        let believed = believed.map_err(|error| ApiError::new(Problem::Internal, messages::because(error)))?;
+        return Ok(text(believed.authorities.current().certificate_pem().to_owned()));
     }
     if let Some(file) = name.strip_suffix(".sha256") {
         let described = downloads.describe(state, file).await?.ok_or_else(unknown)?;

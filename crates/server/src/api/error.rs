@@ -315,7 +315,7 @@ pub const PROBLEMS: [ProblemEntry; 19] = [
         job: Some(1_306_000),
         gateway: INTERNAL_SERVER_ERROR,
         meaning: "Internal error in the server.",
-        what_to_do: "Report it with the request id; the server's log has the place.",
+        what_to_do: "Report it with the request id; the server's log says where it happened.",
     },
 ];
 
@@ -339,8 +339,8 @@ pub struct ApiError {
 }
 
 impl ApiError {
-    pub(crate) fn new(problem: Problem, message: impl Into<Message>) -> Self {
-        Self { problem, message: message.into(), source: None, retry_after: None, permission: None }
+    pub(crate) fn new(problem: Problem, message: Message) -> Self {
+        Self { problem, message, source: None, retry_after: None, permission: None }
     }
 
     pub(crate) fn too_often(payer: &Subject, wait: Duration) -> Self {
@@ -360,7 +360,7 @@ impl ApiError {
     }
 
     /// Something is used up for the moment.
-    pub(crate) fn busy(message: impl Into<Message>) -> Self {
+    pub(crate) fn busy(message: Message) -> Self {
         Self { retry_after: Some(Duration::from_secs(1)), ..Self::new(Problem::ConcurrencyLimited, message) }
     }
 }

@@ -5,7 +5,7 @@
 pub(crate) enum Family {
     /// `/api/c/compapi/v2/gse/…`
     GseEsb,
-    /// `/api/bk-gse/{stage}/api/v2/…` and its two other places.
+    /// `/api/bk-gse/{stage}/api/v2/…` and its two other prefixes.
     GseGateway,
     /// `/procapi/v1|v2/proc/…`: what an ESB calls behind it.
     GseBackend,

@@ -1,4 +1,4 @@
-//! Walking through the JSON of a request: liberal about forms, exact about places.
+//! Walking through the JSON of a request: liberal about forms, exact about field paths.
 //!
 //! Promised: null counts as absent; whole numbers may come as text; an error names the path of its
 //! field, built only when there is one, so that a hundred thousand targets cost nothing extra.
@@ -73,7 +73,7 @@ pub(super) fn flag(value: &Value<'_>) -> Result<bool> {
     if let Value::Bool(flag) = value { Ok(*flag) } else { Err(wrong(value, messages::true_or_false())) }
 }
 
-/// A text of a model type. The place is the caller's to name, not the type's.
+/// A text of a model type. The path is the caller's to name, not the type's.
 pub(super) fn parsed<T: FromStr<Err = FieldError>>(value: &Value<'_>) -> Result<T> {
     text(value)?.parse().map_err(|error: FieldError| FieldError::new("", error.problem))
 }
@@ -124,7 +124,7 @@ pub(super) fn seconds<T: TryFrom<u32, Error = FieldError>>(value: &Value<'_>) ->
     T::try_from(count::<u32>(value)?)
 }
 
-/// Every element of a list; the place of a wrong one is `[index]`.
+/// Every element of a list; the path of a wrong one is `[index]`.
 pub(super) fn each<'a, T>(value: &'a Value<'a>, mut read: impl FnMut(&'a Value<'a>) -> Result<T>) -> Result<Vec<T>> {
     let items = value.as_list().ok_or_else(|| wrong(value, messages::a_list()))?;
     let one = |(index, item)| read(item).map_err(|error| error.inside(&format!("[{index}]")));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_place_inside_lists() {
+    fn an_error_names_the_path_inside_lists() {
         let body = json!({"hosts": [{"ip": "a"}, {"ip": 7}]});
         let value = Value::from(&body);
         let read = |item| Fields::of(item)?.required("ip", text);

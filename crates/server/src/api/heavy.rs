@@ -23,7 +23,7 @@ const FLEET_AT_ONCE: usize = 2;
 #[derive(Clone, Debug)]
 pub(super) struct Heavy {
     turns: Arc<Semaphore>,
-    /// What is told to who waits in vain.
+    /// The answer to who has waited too long.
     too_many: Message,
 }
 
@@ -62,7 +62,7 @@ async fn in_turn<T: Send + 'static>(
         drop(turn);
         done
     });
-    done.await.map_err(|_| ApiError::new(Problem::Internal, "the answer could not be computed"))
+    done.await.map_err(|_| ApiError::new(Problem::Internal, messages::server_failed()))
 }
 
 /// Answers that go through the whole fleet: no caller holds more than a part of the queue, and who waits in it holds

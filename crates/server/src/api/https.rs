@@ -71,7 +71,7 @@ impl std::fmt::Debug for Shared {
 
 enum Source {
     Files { certificate: PathBuf, key: PathBuf },
-    Own { authority: Box<Authority>, key_pem: String, names: Vec<String> },
+    Own { authority: RwLock<Arc<Authority>>, store: Arc<dyn Store>, key_pem: String, names: Vec<String> },
 }
 
 /// Device, inode, time of the last change and size of a file.
@@ -107,10 +107,11 @@ impl Https {
         let source = match source {
             TlsSource::Files { certificate, key } => Source::Files { certificate, key },
             TlsSource::Own { names } => {
-                let authority = Box::new(crate::gateway::authority(store).await?);
+                let authority = RwLock::new(Arc::new(crate::gateway::authority(store).await?));
                 let fresh = proctor_pki::new_https_key()?;
                 let key = store.secret_or_insert(KEY, fresh.into_bytes()).await?;
-                Source::Own { authority, key_pem: String::from_utf8_lossy(&key).into_owned(), names }
+                let (store, key_pem) = (store.clone(), String::from_utf8_lossy(&key).into_owned());
+                Source::Own { authority, store, key_pem, names }
             }
         };
         Self::of(source)
@@ -119,7 +120,7 @@ impl Https {
     fn of(source: Source) -> Result<Self, ServerError> {
         let first = source.load()?;
         if first.expires_at < now() {
-            tracing::warn!(expired_at = %first.expires_at, "the certificate for HTTPS has expired: clients refuse it");
+            tracing::warn!(expired_at = %first.expires_at, "HTTPS certificate expired: clients will refuse it");
         }
         let shown = Arc::new(Shown(RwLock::new(first)));
         let config = proctor_pki::https_server_config(shown.clone())?;
@@ -162,7 +163,9 @@ impl Https {
             let stamp = self.0.source.stamp();
             let is_due = match &self.0.source {
                 Source::Files { .. } => stamp != seen,
-                Source::Own { .. } => self.expires_at() < now() + RENEW_BEFORE,
+                Source::Own { .. } => {
+                    self.0.source.follow_authority().await || self.expires_at() < now() + RENEW_BEFORE
+                }
             };
             if is_wanted || is_due {
                 seen = stamp;
@@ -228,6 +231,17 @@ async fn refuse_plain(stream: &mut TcpStream) {
 }
 
 impl Source {
+    /// Whether another authority vouches for the server by now; a store that does not tell changes nothing.
+    async fn follow_authority(&self) -> bool {
+        let Self::Own { authority, store, .. } = self else { return false };
+        let Ok(present) = crate::gateway::authority(store).await else { return false };
+        let is_other = present.fingerprint() != authority.read().fingerprint();
+        if is_other {
+            *authority.write() = Arc::new(present);
+        }
+        is_other
+    }
+
     fn load(&self) -> Result<HttpsCertificate, TlsProblem> {
         match self {
             Self::Files { certificate, key } => {
@@ -238,7 +252,9 @@ impl Source {
                     source,
                 })
             }
-            Self::Own { authority, key_pem, names } => Ok(authority.issue_https(key_pem, names, now())?),
+            Self::Own { authority, key_pem, names, store: _ } => {
+                Ok(authority.read().clone().issue_https(key_pem, names, now())?)
+            }
         }
     }
 

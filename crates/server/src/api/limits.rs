@@ -39,9 +39,7 @@ impl FromStr for RateLimit {
     /// `100/s` or `100`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let number = text.trim().strip_suffix("/s").unwrap_or_else(|| text.trim());
-        number.parse().map(Self).map_err(|_| {
-            FieldError::new("rate_limit", format!("'{text}' is not a number of calls per second such as 100/s"))
-        })
+        number.parse().map(Self).map_err(|_| FieldError::new("rate_limit", messages::not_a_rate(text)))
     }
 }
 
@@ -286,13 +284,16 @@ mod tests {
 
     #[test]
     fn nobody_gets_more_than_a_part_and_administrators_have_a_reserve() {
-        let quota = Quota::new("calls".into(), 4, 2, 1);
+        let quota = Quota::new(Message::foreign("calls"), 4, 2, 1);
         let take = |caller: &str, is_administrator| quota.take_as(caller.to_owned(), is_administrator);
         let held = [take("a", false).unwrap(), take("a", false).unwrap(), take("b", false).unwrap()];
 
-        assert_eq!(take("a", false).unwrap_err(), Exceeded { what: "calls".into(), limit: 2, is_own: true });
+        assert_eq!(take("a", false).unwrap_err(), Exceeded { what: Message::foreign("calls"), limit: 2, is_own: true });
         let last = take("c", false).unwrap();
-        assert_eq!(take("d", false).unwrap_err(), Exceeded { what: "calls".into(), limit: 4, is_own: false });
+        assert_eq!(
+            take("d", false).unwrap_err(),
+            Exceeded { what: Message::foreign("calls"), limit: 4, is_own: false }
+        );
         let reserved = take("boss", true).unwrap();
         assert!(!take("boss", true).unwrap_err().is_own);
         drop((held, last, reserved));
@@ -302,11 +303,14 @@ mod tests {
 
     #[test]
     fn an_app_gets_no_more_than_half_by_naming_users() {
-        let quota = Quota::new("calls".into(), 8, 2, 1);
+        let quota = Quota::new(Message::foreign("calls"), 8, 2, 1);
         let take = |caller: &str, is_administrator| quota.take_as(caller.to_owned(), is_administrator);
         let held: Vec<_> = ["app\0a", "app\0a", "app\0b", "app\0c"].map(|caller| take(caller, false).unwrap()).into();
 
-        assert_eq!(take("app\0d", false).unwrap_err(), Exceeded { what: "calls".into(), limit: 4, is_own: true });
+        assert_eq!(
+            take("app\0d", false).unwrap_err(),
+            Exceeded { what: Message::foreign("calls"), limit: 4, is_own: true }
+        );
         let others = [take("other\0a", false).unwrap(), take("\0app", false).unwrap(), take("\0a", false).unwrap()];
         let reserved = take("app\0boss", true).unwrap();
         assert!(take("app\0boss", true).unwrap_err().is_own);
@@ -331,7 +335,7 @@ mod tests {
 
     #[test]
     fn an_administrator_gets_one_whatever_all_others_hold() {
-        let quota = Quota::new("calls".into(), 8, 4, 8);
+        let quota = Quota::new(Message::foreign("calls"), 8, 4, 8);
         let take_all = |caller: &str, is_administrator| -> Vec<_> {
             std::iter::from_fn(|| quota.take_as(caller.to_owned(), is_administrator).ok()).take(1000).collect()
         };
@@ -351,7 +355,7 @@ mod tests {
 
     #[test]
     fn what_an_administrator_holds_of_the_reserve_takes_nothing_from_its_app() {
-        let quota = Quota::new("calls".into(), 4, 2, 4);
+        let quota = Quota::new(Message::foreign("calls"), 4, 2, 4);
         let take = |caller: &str, is_administrator| quota.take_as(caller.to_owned(), is_administrator);
         let held = [take("app\0ana", false).unwrap(), take("app\0ana", false).unwrap()];
         let reserved = take("app\0boss", true).unwrap();
@@ -366,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_call_that_waits_leaves_its_permit_to_others() {
-        let quota = Quota::new("calls".into(), 1, 1, 0);
+        let quota = Quota::new(Message::foreign("calls"), 1, 1, 0);
         let (slow, other) = (Caller::local("slow"), Caller::local("other"));
         let turn = quota.take_turn(&slow).unwrap();
         assert!(quota.take(&other).is_err());

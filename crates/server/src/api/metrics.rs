@@ -15,7 +15,7 @@ use axum::http::request::Parts;
 use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use proctor_model::Class;
+use proctor_model::{Class, messages};
 use tokio::sync::Mutex;
 
 use super::ApiState;
@@ -131,8 +131,7 @@ pub(super) async fn show_processes(State(state): State<ApiState>, request: Reque
 async fn processes(state: &ApiState, head: &Parts) -> Result<SharedText, NativeError> {
     permitted(state, head).await?;
     if !state.border.settings.metrics_processes {
-        let message = "usage of processes is not exposed: start the server with --metrics-processes";
-        return Err(ApiError::new(Problem::NotFound, message).into());
+        return Err(ApiError::new(Problem::NotFound, messages::process_metrics_are_off()).into());
     }
     Ok(state.border.process_metrics.text(&state.control).await?)
 }

@@ -39,7 +39,7 @@ pub(super) struct Parsing {
 
 impl Default for Parsing {
     fn default() -> Self {
-        let lane = || Lane { slots: Heavy::new(AT_ONCE, messages::too_many_large_bodies()), places: Quota::parsing() };
+        let lane = || Lane { slots: Heavy::new(AT_ONCE, messages::too_many_large_bodies()), quota: Quota::parsing() };
         Self { of_callers: lane(), of_strangers: lane() }
     }
 }
@@ -48,7 +48,7 @@ impl Default for Parsing {
 pub(super) struct Lane {
     slots: Heavy,
     /// Those at work, and those that wait for a slot.
-    places: Quota,
+    quota: Quota,
 }
 
 /// Whether a body takes a slot to be parsed.
@@ -81,22 +81,22 @@ impl Lane {
         if body.len() <= UNCOUNTED_BYTES_MAX {
             return Ok(Parsed { value: parse(body)?, room: None });
         }
-        let place = if is_large(body) { Some(self.place(sender, turn)?) } else { None };
+        let permit = if is_large(body) { Some(self.take_permit(sender, turn)?) } else { None };
         if let Some(turn) = turn {
             turn.pause();
         }
         let parsed = self.run_counted(bodies, sender, body, parse).await?;
-        drop(place);
+        drop(permit);
         turn.map(CallTurn::resume).transpose().map_err(ApiError::from)?;
         Ok(parsed)
     }
 
-    fn place(&self, sender: &BodySender, turn: Option<&CallTurn>) -> Result<QuotaPermit, ApiError> {
-        let place = match turn {
-            Some(turn) => turn.share_of(&self.places),
-            None => self.places.take_as(sender.name().to_owned(), false),
+    fn take_permit(&self, sender: &BodySender, turn: Option<&CallTurn>) -> Result<QuotaPermit, ApiError> {
+        let permit = match turn {
+            Some(turn) => turn.share_of(&self.quota),
+            None => self.quota.take_as(sender.name().to_owned(), false),
         };
-        place.map_err(|Exceeded { what, .. }| ApiError::busy(what))
+        permit.map_err(|Exceeded { what, .. }| ApiError::busy(what))
     }
 
     async fn run_counted<T, E, F>(
@@ -302,9 +302,9 @@ mod tests {
         let refused = parse("ana").await.unwrap_err();
         assert!(refused.message.starts_with("too many large bodies"), "{}", refused.message);
         let mut other = parse("bob");
-        assert!(futures::poll!(&mut other).is_pending(), "there is a place for others");
+        assert!(futures::poll!(&mut other).is_pending(), "others still get a slot");
         drop((slots, waiting));
         assert_eq!(other.await.unwrap().value, large.len());
-        assert_eq!((lanes.of_callers.places.taken(), calls.taken()), (0, 0));
+        assert_eq!((lanes.of_callers.quota.taken(), calls.taken()), (0, 0));
     }
 }

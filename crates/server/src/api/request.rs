@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_malformed_body_is_told_by_place_and_never_repeated() {
+    fn a_malformed_body_is_reported_by_position_and_never_repeated() {
         let cases = [
             ("{\n \"bk_app_secret\": hush}", "is not JSON: line 2 column 19"),
             ("{\"a\": 1", "ends in the middle of its JSON: line 1 column 7"),

@@ -220,7 +220,7 @@ fn header_text(text: &str) -> HeaderValue {
 fn log(id: &RequestId, error: &ApiError) {
     match &error.source {
         Some(source) => tracing::error!(request = id.0, error = chain(source), "a request failed"),
-        None => tracing::debug!(request = id.0, problem = error.problem.entry().name, "a request was refused"),
+        None => tracing::debug!(request = id.0, problem = error.problem.entry().name, "request refused"),
     }
 }
 
@@ -239,7 +239,7 @@ impl ResponseForPanic for PanicAnswer {
     fn response_for_panic(&mut self, panic: Box<dyn Any + Send + 'static>) -> HttpResponse<Body> {
         let said = panic.downcast_ref::<String>().map(String::as_str);
         let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text");
-        tracing::error!(panic = said, family = ?self.0, "a handler panicked");
+        tracing::error!(panic = said, family = ?self.0, "handler panicked");
         let error = ApiError::new(Problem::Internal, messages::server_failed());
         ResponseWriter { family: self.0, id: RequestId::new() }.failure(&error)
     }

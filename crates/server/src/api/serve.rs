@@ -181,6 +181,6 @@ impl Service {
                        (--tls-cert and --tls-key, or --tls-self)";
             return tracing::warn!(%peer, why, unlogged, "HTTP connection failed");
         }
-        tracing::debug!(%peer, %error, "an HTTP connection ended badly");
+        tracing::debug!(%peer, %error, "HTTP connection closed with an error");
     }
 }

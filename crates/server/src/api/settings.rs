@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use ipnet::IpNet;
 use parking_lot::RwLock;
 use proctor_api::SignInLink;
-use proctor_model::{AgentId, FieldError};
+use proctor_model::{AgentId, FieldError, messages};
 use proctor_runtime::clock;
 use proctor_store::UserCredential;
 
@@ -100,7 +100,7 @@ impl FromStr for Networks {
             let text = text.trim();
             let single = || text.parse::<IpAddr>().map(IpNet::from);
             text.parse().or_else(|_| single()).map_err(|_| {
-                let problem = format!("'{text}' is not a network such as 10.0.0.0/8 or fd00::/8");
+                let problem = messages::not_a_network(text);
                 FieldError::new("networks", problem)
             })
         };

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use super::{Caller, Control, ControlError, HostRef, PresentedCredentials, Result};
 
-/// In the place of targets.
+/// Instead of targets.
 const EVERYTHING: &str = "everything";
 const ANYTHING: &str = "anything";
 /// So many of the things that a caller may not touch are named.
@@ -60,7 +60,7 @@ impl<'a> Spot<'a> {
         Self { named, business: site.map_or(placement, |site| site.business), cloud }
     }
 
-    fn place<'n>(&self, namespace: Option<&'n Namespace>) -> AccessTarget<'n> {
+    fn access_target<'n>(&self, namespace: Option<&'n Namespace>) -> AccessTarget<'n> {
         AccessTarget { business: self.business, cloud: self.cloud, namespace }
     }
 }
@@ -88,7 +88,7 @@ impl Control {
     /// What these may do together: a call is allowed where one of them is. Read anew for every call,
     /// so that a change counts at once, also one that was made beside the server.
     pub async fn permissions(&self, subjects: &[Subject]) -> Result<Arc<Permissions>> {
-        let refused = |refusal: Refusal| ControlError::Unauthenticated(refusal.to_string());
+        let refused = |refusal: Refusal| ControlError::Unauthenticated(refusal.message());
         Ok(Arc::new(self.inner.store.permissions(subjects).await?.map_err(refused)?))
     }
 
@@ -111,19 +111,19 @@ impl Control {
 
     /// Fails where a secret or token that the caller showed counts no longer.
     async fn recheck_credentials(&self, caller: &Caller) -> Result<()> {
-        let taken_back = |what: String| Err(ControlError::Unauthenticated(what));
+        let taken_back = |reason: Message| Err(ControlError::Unauthenticated(reason));
         let PresentedCredentials { app_secret, user_token } = &caller.proof;
         if let Some(hash) = app_secret {
             let app = self.inner.store.app(&caller.app).await?;
             if app.is_none_or(|app| app.secret_hash != *hash) {
-                return taken_back(format!("the secret of app {} was replaced, or the app removed", caller.app));
+                return taken_back(messages::app_secret_replaced(&caller.app));
             }
         }
         if let Some(id) = user_token {
             let token = self.inner.store.user_token(id).await?;
             let now = clock::unix_millis();
             if token.is_none_or(|token| token.expires_at.is_some_and(|end| end <= now)) {
-                return taken_back(format!("token {id} of user {} was revoked or has expired", caller.user));
+                return taken_back(messages::user_token_gone(id, &caller.user));
             }
         }
         Ok(())
@@ -160,6 +160,11 @@ impl LiveCaller {
         Ok(&self.caller)
     }
 
+    /// See [`Caller::account`].
+    pub(super) fn account(&self) -> String {
+        self.caller.account()
+    }
+
     /// Waits until rights may have changed through this server.
     pub(super) async fn changed(&mut self) {
         if self.changes.changed().await.is_ok() {
@@ -170,18 +175,18 @@ impl LiveCaller {
 
 impl Caller {
     pub(crate) fn is_allowed(&self, class: Class, host: &HostLocation, namespace: Option<&Namespace>) -> bool {
-        let place = AccessTarget { business: host.business, cloud: Some(host.key.cloud), namespace };
-        self.permissions.allows(class, &place)
+        let target = AccessTarget { business: host.business, cloud: Some(host.key.cloud), namespace };
+        self.permissions.allows(class, &target)
     }
 
     /// The first of the classes that is not allowed there.
     pub(super) fn first_missing(&self, classes: Classes, spot: &Spot<'_>, namespace: &Namespace) -> Option<Class> {
-        classes.iter().find(|class| !self.permissions.allows(*class, &spot.place(Some(namespace))))
+        classes.iter().find(|class| !self.permissions.allows(*class, &spot.access_target(Some(namespace))))
     }
 
     /// Whether any spec may be registered there, without a look at its bounds.
     pub(super) fn may_register_unbounded(&self, spot: &Spot<'_>, namespace: &Namespace) -> bool {
-        self.permissions.registers_unbounded(&spot.place(Some(namespace)))
+        self.permissions.registers_unbounded(&spot.access_target(Some(namespace)))
     }
 
     /// The row of a known host where the caller may not register, or not this spec.
@@ -192,7 +197,7 @@ impl Caller {
 
     /// The row of a target where the caller may register, but not this spec.
     pub(super) fn out_of_bounds(&self, spot: &Spot<'_>, namespace: &Namespace, spec: &Spec) -> Option<Outcome> {
-        let outside = self.permissions.admit(&spot.place(Some(namespace)), spec).err()?;
+        let outside = self.permissions.admit(&spot.access_target(Some(namespace)), spec).err()?;
         let message = messages::may_not_register_spec(self.name(), namespace, spot.named, outside.message());
         Some(Outcome::new(Code::Forbidden, message, false))
     }

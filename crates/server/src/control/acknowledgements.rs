@@ -12,9 +12,8 @@ use parking_lot::Mutex;
 use proctor_model::OperationId;
 
 use super::Session;
+use super::reports::RUSH_MIN;
 
-/// With more open targets than this there is a rush.
-const RUSH_MIN: usize = 256;
 /// Well beyond the time of a call to a large fleet, and well below that of anybody who waits for it.
 const WAIT_MAX: Duration = Duration::from_secs(3);
 

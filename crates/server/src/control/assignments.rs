@@ -12,7 +12,7 @@ use super::{Control, ControlError, Result, Session};
 
 /// Agents of one read: what all of them must learn is in memory at once.
 const BATCH_MAX: usize = 64;
-/// Sessions that wait for the reader; beyond it they wait for a place here.
+/// Sessions that wait for the reader; beyond it they wait for a slot here.
 pub(super) const QUEUED_MAX: usize = 1024;
 
 /// A session that wants to know.
@@ -24,11 +24,10 @@ pub(super) struct Wanted {
 }
 
 impl Control {
-    /// What the agent does not know yet.
-    pub async fn assignments(&self, session: &Session) -> Result<Assignments> {
+    /// What the agent does not know yet, from this generation on.
+    pub async fn assignments(&self, session: &Session, since: u64) -> Result<Assignments> {
         let (answer, answered) = oneshot::channel();
-        let (agent, since) = (session.agent().clone(), session.sent_generation());
-        let wanted = Wanted { agent, since, answer };
+        let wanted = Wanted { agent: session.agent().clone(), since, answer };
         self.inner.assignments.send(wanted).await.map_err(|_| ControlError::ShuttingDown)?;
         match answered.await {
             Ok(assignments) => Ok(assignments),
@@ -77,7 +76,7 @@ mod tests {
         };
         let sessions: Vec<_> = (0..300).map(session).collect();
 
-        let read = futures::future::join_all(sessions.iter().map(|session| control.assignments(session))).await;
+        let read = futures::future::join_all(sessions.iter().map(|session| control.assignments(session, 0))).await;
 
         assert!(read.iter().all(|read| read.as_ref().is_ok_and(|read| *read == Assignments::default())));
         let stats = store.stats();

@@ -108,7 +108,7 @@ impl Caller {
 }
 
 impl Control {
-    /// Makes a change with its trace; `told` says in a few words what came of it. Carried to its end
+    /// Makes a change with its trace; `told` gives the result in a few words. Carried to its end
     /// even where the caller goes away.
     pub async fn audited<T, F, Fut>(
         &self,
@@ -207,7 +207,7 @@ impl Control {
     }
 }
 
-/// Makes a change on the store with its trace; `told` says in a few words what came of it.
+/// Makes a change on the store with its trace; `told` gives the result in a few words.
 pub(crate) async fn audited_on<T>(
     store: &dyn Store,
     caller: &Caller,

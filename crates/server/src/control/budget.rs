@@ -254,7 +254,7 @@ mod tests {
             strangers.add_item(key);
             strangers.add_target(
                 &format!("10.0.0.1:0:0:{key}"),
-                Some(&"process is not registered on host 0:10.0.0.1".into()),
+                Some(&Message::foreign("process is not registered on host 0:10.0.0.1")),
             );
             strangers.bytes
         };

@@ -1,7 +1,10 @@
 //! Targets that have no outcome yet, by agent. Rebuilt from the store at start.
 //!
 //! How old a target is, is taken from the wall clock once, when it comes here; from then on only the
-//! monotonic clock counts, so that setting the clock neither ends a target nor keeps it open.
+//! monotonic clock counts, so that setting the clock neither ends a target nor keeps it open. Targets that wait for a host
+//! that is offline: see [`waiting`].
+
+mod waiting;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -11,7 +14,7 @@ use proctor_model::{AgentId, Code, OperationId, OperationKind, Outcome, ProcessK
 use proctor_store::{Millis, OpenTarget};
 
 use super::Result;
-use super::open_room::OpenRooms;
+use super::open_room::{OpenRooms, Opens};
 use crate::pace::Pace;
 
 /// How long a target waits for an agent that is not connected and not expected back; a client is told within 3 s.
@@ -39,8 +42,8 @@ pub struct Delivery {
     pub key: ProcessKey,
     pub kind: OperationKind,
     pub spec: Option<Arc<Spec>>,
-    /// It must not begin later than this after it arrives.
-    pub expires_in: Duration,
+    /// It must not begin later, with the time for its way. What is left of it is told when it is sent.
+    pub expires_at: Instant,
 }
 
 /// Why an agent is not connected.
@@ -61,6 +64,8 @@ struct Pending {
     /// Without its agent.
     target: OpenTarget,
     added: Instant,
+    /// Of an agent that is not connected, from then on nothing is expected that was not sent to it.
+    give_up: Instant,
     deadline: Instant,
     /// On the present session.
     sent: bool,
@@ -90,6 +95,8 @@ pub(super) struct Dispatch {
     return_until: Instant,
     /// Nothing that is open ends before; None where nothing is.
     quiet_until: Option<Instant>,
+    /// How many open targets wait for offline hosts and were never delivered.
+    undelivered_waits: usize,
     pub(super) rooms: OpenRooms,
 }
 
@@ -103,6 +110,7 @@ impl Dispatch {
             return_until,
             expected,
             quiet_until: None,
+            undelivered_waits: 0,
             rooms: OpenRooms::default(),
         }
     }
@@ -111,24 +119,39 @@ impl Dispatch {
         self.open.len()
     }
 
+    /// As [`Self::open_count`], without what waits for hosts that are offline.
+    pub(super) fn rush_count(&self) -> usize {
+        self.open.len().saturating_sub(self.undelivered_waits)
+    }
+
     /// What is known of a target that has no outcome yet: since when it is open here, and the agent that it waits for.
     pub(super) fn open_target(&self, operation: &OperationId) -> Option<(Instant, &AgentId, &OpenTarget)> {
         self.open.get(operation).map(|pending| (pending.added, &pending.agent, &pending.target))
     }
 
     /// Room for targets that are to be added; given back where they are not.
-    pub(super) fn take_room(&mut self, account: &str, targets: usize, is_read_only: bool) -> Result<()> {
-        self.rooms.take(self.open.len(), account, targets, is_read_only)
+    pub(super) fn take_room(&mut self, account: &str, targets: usize, opens: Opens) -> Result<()> {
+        self.rooms.take(self.open.len(), account, targets, opens)
     }
 
-    /// What the server's earlier life left open; `now_ms` and `now` are the same moment on both clocks.
-    pub(super) fn take_up(&mut self, open: Vec<OpenTarget>, now_ms: Millis, now: Instant) {
+    /// What the server's earlier life left open; `now_ms` and `now` are the same moment on both clocks. `is_away_since` says
+    /// whether an agent is known to have had no session from a time on.
+    pub(super) fn take_up(
+        &mut self,
+        open: Vec<OpenTarget>,
+        now_ms: Millis,
+        now: Instant,
+        is_away_since: impl Fn(&AgentId, Millis) -> bool,
+    ) {
         let left = |target: OpenTarget| {
             let age = Duration::from_millis(u64::try_from(now_ms - target.created_at).unwrap_or(0));
-            let left = Duration::from_millis(target.time_limit_ms).saturating_sub(age);
+            let wait = waiting::wait_of(&target);
+            let left = (Duration::from_millis(target.time_limit_ms) + wait).saturating_sub(age);
             // It may have been delivered by that life or one before it, whether or not its agent was still connected
-            // when the server died.
-            Pending::new(target, now, now + left, true)
+            // when the server died; unless it waits, and its agent has not been there since it was made.
+            let is_away = |agent: &AgentId| is_away_since(agent, target.created_at);
+            let is_unsent = !wait.is_zero() && target.agent.as_ref().is_some_and(is_away);
+            Pending::new(target, now, now + left, wait.saturating_sub(age), !is_unsent)
         };
         let open = open.into_iter().filter_map(left).collect();
         self.insert(open);
@@ -140,8 +163,9 @@ impl Dispatch {
         let agents = targets.iter().filter_map(|target| target.agent.as_ref());
         let connected = agents.filter(|agent| self.connected.contains_key(agent)).cloned().collect();
         let new = |target: OpenTarget| {
-            let deadline = now + Duration::from_millis(target.time_limit_ms);
-            Pending::new(target, now, deadline, false)
+            let wait = waiting::wait_of(&target);
+            let deadline = now + wait + Duration::from_millis(target.time_limit_ms);
+            Pending::new(target, now, deadline, wait, false)
         };
         self.insert(targets.into_iter().filter_map(new).collect());
         connected
@@ -149,11 +173,12 @@ impl Dispatch {
 
     fn insert(&mut self, new: Vec<Pending>) {
         self.quiet_until = new.iter().map(Pending::quiet_until).chain(self.quiet_until).min();
+        self.undelivered_waits += new.iter().filter(|pending| pending.is_undelivered_wait()).count();
         for Pending { agent, target, .. } in &new {
             // Most agents have one at a time.
             let operations = self.by_agent.entry(agent.clone()).or_insert_with(|| Vec::with_capacity(1));
-            if let Err(place) = operations.binary_search(&target.operation) {
-                operations.insert(place, target.operation);
+            if let Err(index) = operations.binary_search(&target.operation) {
+                operations.insert(index, target.operation);
             }
         }
         let new = new.into_iter().map(|pending| (pending.target.operation, pending));
@@ -260,7 +285,11 @@ impl Dispatch {
                 break;
             }
             let unsent = self.open.get_mut(operation).filter(|pending| pending.is_deliverable(now));
-            deliveries.extend(unsent.map(|pending| pending.deliver(now)));
+            let Some(pending) = unsent else { continue };
+            self.undelivered_waits -= usize::from(pending.is_undelivered_wait());
+            deliveries.push(pending.deliver(now));
+            // Of one that waited the time counts from now.
+            self.quiet_until = self.quiet_until.into_iter().chain([pending.quiet_until()]).min();
         }
         deliveries
     }
@@ -278,7 +307,9 @@ impl Dispatch {
     ) -> HashMap<AgentId, Vec<OperationId>> {
         let mut closed: HashMap<AgentId, Vec<OperationId>> = HashMap::new();
         for operation in operations {
-            let Some(Pending { agent, .. }) = self.open.remove(operation) else { continue };
+            let Some(pending) = self.open.remove(operation) else { continue };
+            self.undelivered_waits -= usize::from(pending.is_undelivered_wait());
+            let agent = pending.agent;
             self.rooms.closed(operation.task);
             closed.entry(agent).or_default().push(*operation);
         }
@@ -313,20 +344,29 @@ impl Dispatch {
             let is_expected = may_return && self.expected.contains(agent);
             verdict(pending, now, self.connected.contains_key(agent), is_expected, &absence)
         };
-        self.open.iter().filter_map(|(operation, pending)| Some((*operation, ends(pending)?))).collect()
+        let ended: Vec<_> =
+            self.open.iter().filter_map(|(operation, pending)| Some((*operation, ends(pending)?))).collect();
+        // An agent that connects before this is recorded does not get it any more.
+        for (operation, _) in &ended {
+            if let Some(pending) = self.open.get_mut(operation).filter(|pending| !pending.ever_sent) {
+                pending.cancelled = Cancelled::Untold;
+            }
+        }
+        ended
     }
 }
 
 impl Pending {
     /// None for a target without an agent.
-    fn new(mut target: OpenTarget, added: Instant, deadline: Instant, ever_sent: bool) -> Option<Self> {
+    fn new(mut target: OpenTarget, added: Instant, deadline: Instant, wait: Duration, ever_sent: bool) -> Option<Self> {
         let agent = target.agent.take()?;
-        Some(Self { agent, target, added, deadline, sent: false, ever_sent, cancelled: Cancelled::No })
+        let give_up = added + wait.max(ABSENCE_GRACE);
+        Some(Self { agent, target, added, give_up, deadline, sent: false, ever_sent, cancelled: Cancelled::No })
     }
 
-    /// It does not end before, whether its agent is there or not. Only ever moves on.
+    /// It does not end before, whether its agent is there or not. Only ever moves on, but for a delivery.
     fn quiet_until(&self) -> Instant {
-        if self.ever_sent { self.deadline } else { self.deadline.min(self.added + ABSENCE_GRACE) }
+        if self.ever_sent { self.deadline } else { self.deadline.min(self.give_up) }
     }
 
     fn is_deliverable(&self, now: Instant) -> bool {
@@ -335,14 +375,15 @@ impl Pending {
 
     /// Only of one that is deliverable.
     fn deliver(&mut self, now: Instant) -> Delivery {
+        self.begin_running(now);
         self.sent = true;
         self.ever_sent = true;
         Delivery {
             operation: self.target.operation,
             key: self.target.key.clone(),
             kind: self.target.kind,
-            spec: self.target.spec.clone(),
-            expires_in: self.deadline - now - TRAVEL,
+            spec: self.target.spec.clone().filter(|_| self.target.wait_ms == 0),
+            expires_at: self.deadline - TRAVEL,
         }
     }
 }
@@ -357,7 +398,7 @@ fn verdict(
     let agent = &pending.agent;
     let absent = |message| Some(Outcome::new(Code::AgentAbsent, message, false));
     let is_late = pending.deadline <= now;
-    let is_given_up = !may_return && now >= pending.added + ABSENCE_GRACE;
+    let is_given_up = !may_return && now >= pending.give_up;
     match (is_connected, pending.ever_sent) {
         (true, _) if is_late => {
             let secs = pending.target.time_limit_ms / 1000;
@@ -402,6 +443,7 @@ mod tests {
             spec: None,
             created_at,
             time_limit_ms: 80_000,
+            wait_ms: 0,
         }
     }
 
@@ -409,7 +451,7 @@ mod tests {
     fn what_is_overdue_is_not_delivered_any_more() {
         let now = Instant::now();
         let mut dispatch = dispatch(now, HashSet::from([agent()]));
-        dispatch.take_up(vec![target(0, 0)], 300_000, now);
+        dispatch.take_up(vec![target(0, 0)], 300_000, now, |_, _| true);
         dispatch.connected(&agent(), 1);
 
         assert!(dispatch.take_deliveries(&agent(), 1, now, 10).is_empty());
@@ -451,6 +493,12 @@ mod tests {
         assert_eq!(ended[0].1.message, messages::area_unreachable(agent(), 3));
         let ended = dispatch.overdue(at(80), |_| Absence::Moving);
         assert_eq!(ended[0].1.message, messages::agent_not_connected(agent()), "its time is over");
+        dispatch.connected(&agent(), 1);
+        assert!(dispatch.take_deliveries(&agent(), 1, at(12), 10).is_empty(), "it has ended");
+
+        let mut dispatch = self::dispatch(now, HashSet::new());
+        dispatch.add(vec![target(0, 0)], now);
+        assert!(dispatch.overdue(at(10), |_| Absence::Moving).is_empty());
         dispatch.connected(&agent(), 1);
         assert_eq!(dispatch.take_deliveries(&agent(), 1, at(12), 10).len(), 1);
     }
@@ -526,7 +574,7 @@ mod tests {
     fn what_an_expected_agent_may_be_at_waits_for_its_return() {
         let now = Instant::now();
         let mut dispatch = dispatch(now, HashSet::from([agent()]));
-        dispatch.take_up(vec![target(0, 0)], 79_000, now);
+        dispatch.take_up(vec![target(0, 0)], 79_000, now, |_, _| true);
 
         assert!(dispatch.overdue(now + Duration::from_secs(5), |_| Absence::Plain).is_empty());
         assert_eq!(dispatch.overdue(now + return_grace(1), |_| Absence::Plain).len(), 1);
@@ -536,7 +584,7 @@ mod tests {
     fn what_an_earlier_life_may_have_delivered_is_not_called_undelivered_although_its_agent_was_away() {
         let now = Instant::now();
         let mut dispatch = dispatch(now, HashSet::new());
-        dispatch.take_up(vec![target(0, 0)], 1_000, now);
+        dispatch.take_up(vec![target(0, 0)], 1_000, now, |_, _| true);
 
         assert!(dispatch.overdue(now + ABSENCE_GRACE, |_| Absence::Plain).is_empty());
         let ended = dispatch.overdue(now + Duration::from_secs(79), |_| Absence::Plain);

@@ -157,7 +157,7 @@ mod tests {
             proc_name: "nginx".into(),
             report_id: None,
             kind: EventKind::Exited,
-            content: "x".repeat(content_bytes).into(),
+            content: proctor_model::Message::foreign("x".repeat(content_bytes)),
             details: std::collections::BTreeMap::new(),
         }
     }

@@ -23,7 +23,7 @@ pub const WEBHOOKS_MAX: usize = 100;
 /// Followers that look again soon after an event; the ones beyond wait [`CROWD_PAUSE`] in between.
 const FOLLOWERS_MAX: usize = 256;
 const CROWD_PAUSE: Duration = Duration::from_secs(1);
-/// A follower that was woken in vain does not look again before this.
+/// A follower that was woken for nothing waits this long before it reads again.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
 
 /// What wakes those who wait for events, webhooks or changes of rights.
@@ -107,7 +107,7 @@ impl Control {
             return;
         }
         let told = |(agent, count): &(AgentId, u64)| {
-            tracing::warn!(%agent, count, "a host sends more events than its budget; they were dropped");
+            tracing::warn!(%agent, count, "host exceeded its event budget, events dropped");
             (agent.clone(), events_dropped(*count))
         };
         let events: Vec<_> = dropped.iter().map(told).collect();
@@ -126,16 +126,25 @@ impl Control {
 
     /// How many events of each kind there were in each step of time, for callers who may follow them.
     pub async fn count_events(&self, caller: &Caller, query: &EventCountQuery) -> Result<BTreeMap<String, Vec<u64>>> {
-        self.require_event_access(&mut self.live_caller(caller.clone()), &query.which).await?;
-        Ok(self.inner.store.count_events(query).await?)
+        let mut standing = self.live_caller(caller.clone());
+        self.require_event_access(&mut standing, &query.which).await?;
+        let turn = self.inner.long_reads.turn(&caller.account()).await;
+        // It may have been a while.
+        self.require_event_access(&mut standing, &query.which).await?;
+        let query = query.clone();
+        self.run_to_completion("event count", |control| async move {
+            let _turn = turn;
+            Ok(control.inner.store.count_events(&query).await?)
+        })
+        .await
     }
 
     /// Events of a host, of a namespace that the caller may read everywhere, or of everything: as the caller's
     /// rights are now.
     pub async fn require_event_access(&self, standing: &mut LiveCaller, query: &EventQuery) -> Result<()> {
         let caller = standing.current(self).await?;
-        let places = caller.permissions.places(Class::Read);
-        if query.namespace.as_ref().is_some_and(|namespace| places.namespaces.contains(namespace)) {
+        let scopes = caller.permissions.scopes(Class::Read);
+        if query.namespace.as_ref().is_some_and(|namespace| scopes.namespaces.contains(namespace)) {
             return Ok(());
         }
         match &query.agent {
@@ -158,17 +167,25 @@ impl Control {
         let notifiers = &self.inner.notifiers;
         let deadline = tokio::time::Instant::now() + wait;
         let mut rung = notifiers.events.subscribe();
-        let place = notifiers.followers.try_acquire();
+        let permit = notifiers.followers.try_acquire();
         loop {
             self.require_event_access(standing, &query).await?;
+            let turn = self.inner.long_reads.turn(&standing.account()).await;
+            // It may have been a while.
+            self.require_event_access(standing, &query).await?;
             rung.mark_unchanged();
-            let page = self.events(&query).await?;
+            let wanted = query.clone();
+            let read = self.run_to_completion("event read", |control| async move {
+                let _turn = turn;
+                control.events(&wanted).await
+            });
+            let page = read.await?;
             if !page.events.is_empty() || query.limit == 0 || tokio::time::Instant::now() >= deadline {
                 return Ok(page);
             }
             query.after = Some(page.next);
             let something_new = async {
-                tokio::time::sleep(if place.is_ok() { FOLLOW_PAUSE } else { CROWD_PAUSE }).await;
+                tokio::time::sleep(if permit.is_ok() { FOLLOW_PAUSE } else { CROWD_PAUSE }).await;
                 let _ = rung.changed().await;
             };
             tokio::select! {
@@ -246,7 +263,7 @@ impl Control {
 
     /// Sends one request that is marked as a test. None where tests are too frequent.
     pub async fn test_webhook(&self, webhook: Webhook, reach: AddressFilter) -> Result<Option<WebhookTrial>> {
-        let Some(_place) = self.inner.webhook_trials.admit(webhook.id, Instant::now()) else { return Ok(None) };
+        let Some(_permit) = self.inner.webhook_trials.admit(webhook.id, Instant::now()) else { return Ok(None) };
         Ok(Some(send_trial(self, webhook, reach).await))
     }
 

@@ -100,14 +100,14 @@ impl Control {
         } else {
             caller.require_anywhere(Class::Read)?;
         }
-        let places = caller.permissions.places(Class::Read);
-        query.places = (!places.everywhere).then(|| places.clone());
+        let scopes = caller.permissions.scopes(Class::Read);
+        query.scopes = (!scopes.everywhere).then(|| scopes.clone());
         Ok(query)
     }
 }
 
 /// Whether a host as a whole lies there.
-pub fn is_inside(places: &ScopeSet, host: &FleetHost) -> bool {
+pub fn is_inside(scopes: &ScopeSet, host: &FleetHost) -> bool {
     let site = &host.site;
-    places.contains(&AccessTarget { business: site.business, cloud: Some(site.key.cloud), namespace: None })
+    scopes.contains(&AccessTarget { business: site.business, cloud: Some(site.key.cloud), namespace: None })
 }

@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use proctor_model::{AgentId, Class, Code, FieldError, HostKey, Outcome, messages};
-use proctor_runtime::clock;
-use proctor_store::{EnrolRefusal, Enrolment, HostRemoval, Millis, UnservedHost};
+use proctor_runtime::{chain, clock};
+use proctor_store::{EnrolRefusal, Enrolment, HostRemoval, Millis, SessionRefusal, UnservedHost};
 
 use super::{Caller, Control, Result, Session};
 
@@ -19,7 +19,7 @@ pub const REJOIN_TTL_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 pub fn rejoin_until(ttl: Duration) -> std::result::Result<Millis, FieldError> {
     if ttl.is_zero() || ttl > REJOIN_TTL_MAX {
         let days = REJOIN_TTL_MAX.as_secs() / (24 * 3600);
-        return Err(FieldError::new("ttl_secs", format!("must be between 1 second and {days} days")));
+        return Err(FieldError::new("ttl_secs", messages::must_last_days_at_most(days)));
     }
     Ok(clock::unix_millis() + i64::try_from(ttl.as_millis()).expect("bounded by REJOIN_TTL_MAX"))
 }
@@ -29,6 +29,7 @@ impl Control {
     pub async fn enrol(&self, enrolment: Enrolment) -> Result<std::result::Result<(), EnrolRefusal>> {
         self.run_to_completion("enrolment", |control| async move {
             let (host, agent) = (enrolment.host, enrolment.agent.clone());
+            let before = control.sites_of(vec![agent.clone()]).await?.remove(&agent).map(|site| site.key);
             let mut changed = match control.inner.store.enrol(enrolment, clock::unix_millis()).await? {
                 Ok(enrolled) => enrolled.displaced,
                 Err(refusal) => return Ok(Err(refusal)),
@@ -36,12 +37,36 @@ impl Control {
             for agent in &changed {
                 control.dismiss(agent, &format!("host {host} was enrolled again"));
             }
+            control.end_waits_of_others(&changed, (&agent, before), &host).await;
             // A cordon is of the host: it is over for an agent that left, and holds for the one that came.
             changed.push(agent);
+            control.inner.authorities.forget_agents(&changed);
             control.inner.cordons.read_agents(&*control.inner.store, &changed).await?;
             Ok(Ok(()))
         })
         .await
+    }
+
+    /// An operation waits for a host, not for the agent that served it: those of agents that lost this host by an enrolment,
+    /// or that came to it from another one, end.
+    async fn end_waits_of_others(&self, lost: &[AgentId], came: (&AgentId, Option<HostKey>), host: &HostKey) {
+        let (agent, before) = came;
+        let moved = before.is_some_and(|before| before != *host).then(|| agent.clone());
+        let agents: Vec<AgentId> = lost.iter().cloned().chain(moved).collect();
+        let ended = self.inner.dispatch.lock().end_all_waiting(&agents);
+        let gone = |operation| (operation, Outcome::new(Code::AgentAbsent, messages::host_served_by_another(), false));
+        self.record_all(&ended.into_iter().map(gone).collect::<Vec<_>>()).await;
+    }
+
+    /// Whether an agent with this key may have another certificate in place of one that has expired, or that `is_valid`.
+    pub(crate) async fn let_back(
+        &self,
+        agent: &AgentId,
+        key_fingerprint: &str,
+        is_valid: bool,
+        remote: Option<IpAddr>,
+    ) -> Result<std::result::Result<(), SessionRefusal>> {
+        Ok(self.inner.store.let_back(agent, key_fingerprint, is_valid, remote, clock::unix_millis()).await?)
     }
 
     /// The agent has recorded the epoch of its session, or could not: then a copy of its state is not
@@ -55,7 +80,7 @@ impl Control {
             Ok(true) => session.settle(),
             Ok(false) => session.fence(),
             Err(error) => {
-                tracing::warn!(agent = %session.agent(), %error, "session epoch not recorded");
+                tracing::warn!(agent = %session.agent(), %error, "cannot record session epoch");
                 session.settle();
             }
         }
@@ -68,6 +93,7 @@ impl Control {
             return Ok(None);
         };
         let agents: Vec<AgentId> = revoked.into_iter().map(|(agent, _)| agent).collect();
+        self.inner.authorities.forget_agents(&agents);
         for agent in &agents {
             self.dismiss(agent, "the agent's certificate was revoked");
             self.inner.presence.forget(agent);
@@ -86,12 +112,15 @@ impl Control {
     /// processes live on. False for an unknown host.
     pub async fn remove_host(&self, host: &HostKey) -> Result<bool> {
         let Some(removal) = self.begin_removal(host).await? else { return Ok(false) };
-        self.inner.store.finish_host_removal(&removal).await?;
+        // The host is not known any more, and retention deletes what is left.
+        if let Err(error) = self.inner.store.finish_host_removal(&removal).await {
+            tracing::warn!(%host, error = %chain(&error), "registrations of a removed host not deleted; trying again later");
+        }
         Ok(true)
     }
 
-    /// Ends the session of the host's agent and what is open there, before the rest is removed: that may take a while,
-    /// fail or have to be repeated, when nobody knows the agent any more.
+    /// Ends the session of the host's agent and what is open there, before the rest is removed: that may take a while or
+    /// fail, when nobody knows the agent any more.
     async fn begin_removal(&self, host: &HostKey) -> Result<Option<HostRemoval>> {
         let Some(removal) = self.inner.store.begin_host_removal(host).await? else { return Ok(None) };
         if let Some(agent) = &removal.agent {
@@ -103,6 +132,7 @@ impl Control {
     /// The agent's host was removed.
     async fn forget_agent(&self, agent: &AgentId, host: &HostKey) {
         self.dismiss(agent, "the host was removed");
+        self.inner.authorities.forget_agents([agent]);
         self.inner.presence.forget(agent);
         self.inner.clocks.forget(agent);
         self.inner.cordons.forget(agent).await;
@@ -133,53 +163,30 @@ mod tests {
 
     use proctor_model::BootId;
     use proctor_runtime::Tasks;
+    use proctor_store::conformance::{Joining, opening_of};
     use proctor_store::sqlite::SqliteStore;
-    use proctor_store::{HostStore, JoinToken, SessionOpening};
+    use proctor_store::{Prune, UpkeepStore};
 
     use super::*;
-    use crate::control::Greeting;
-
-    async fn enrol(store: &SqliteStore) -> (HostKey, AgentId) {
-        let (host, agent): (HostKey, AgentId) = ("0:10.0.0.1".parse().unwrap(), "agent-1".parse().unwrap());
-        let (id, secret_hash) = ("token".to_owned(), proctor_pki::hash_secret("token"));
-        let token = JoinToken {
-            id: id.clone(),
-            secret_hash: secret_hash.clone(),
-            uses: 1,
-            expires_at: i64::MAX,
-            cloud: None,
-            business: None,
-            host: None,
-        };
-        store.put_token(token).await.unwrap();
-        let enrolment = Enrolment {
-            token_id: id,
-            token_secret_hash: secret_hash,
-            host,
-            agent: agent.clone(),
-            key_fingerprint: "key".to_owned(),
-            remote: None,
-            needs_approval: false,
-        };
-        store.enrol(enrolment, 1).await.unwrap().unwrap();
-        (host, agent)
-    }
+    use crate::control::{Greeting, Retention};
 
     #[tokio::test]
     async fn a_session_ends_with_the_first_step_of_a_removal_whatever_becomes_of_the_others() {
         let (dir, tasks) = (tempfile::tempdir().unwrap(), Tasks::default());
         let store = Arc::new(SqliteStore::open(&dir.path().join("test.db")).await.unwrap());
-        let (host, agent) = enrol(&store).await;
-        let control = Control::start(store, &tasks).await.unwrap();
-        let opening = SessionOpening::new(agent.clone(), "key".to_owned());
-        let session = control.open_session(Greeting::new(opening, BootId::from("boot"))).await.unwrap().unwrap();
+        let Joining { host, agent, .. } = Joining::new("0:10.0.0.1", "agent-1");
+        Joining::new("0:10.0.0.1", "agent-1").enrol(&*store).await;
+        let control = Control::start(store.clone(), &tasks).await.unwrap();
+        let greeting = Greeting::new(opening_of(&agent), BootId::from("boot"));
+        let session = control.open_session(greeting).await.unwrap().unwrap();
 
         let begun = control.begin_removal(&host).await.unwrap();
 
         assert_eq!(begun.and_then(|removal| removal.agent), Some(agent));
         assert_eq!(session.dismissal().as_deref(), Some("the host was removed"));
-        assert!(control.remove_host(&host).await.unwrap(), "the first one was cut short");
-        assert!(!control.remove_host(&host).await.unwrap());
+        assert!(!control.remove_host(&host).await.unwrap(), "the host is not known any more");
+        control.prune(&Retention::default(), 0).await;
+        assert_eq!(store.prune(Prune::RemovedHosts).await.unwrap(), 0, "retention has finished the removal");
         tasks.shutdown().cancel();
     }
 }

@@ -27,11 +27,11 @@ const REASON_CHARS_MAX: usize = 200;
 pub fn cordon_reason(text: &str) -> std::result::Result<String, FieldError> {
     let text = text.trim();
     let problem = if text.is_empty() {
-        "must not be empty: say why the host takes no starts".to_owned()
+        messages::cordon_reason_is_empty()
     } else if text.chars().count() > REASON_CHARS_MAX {
-        format!("is longer than {REASON_CHARS_MAX} characters")
+        messages::longer_than_chars(REASON_CHARS_MAX)
     } else if text.chars().any(is_hidden) {
-        "must be one line without control characters and characters that are not seen".to_owned()
+        messages::has_hidden_characters()
     } else {
         return Ok(text.to_owned());
     };
@@ -48,21 +48,19 @@ pub fn cordon_until(
     let latest = now / 1000 + CORDON_SECS_MAX.cast_signed();
     match (until, ttl_secs) {
         (None, None) => Ok(None),
-        (Some(_), Some(_)) => Err(FieldError::new("until", "excludes ttl_secs: give one of them")),
-        (Some(until), None) if until <= now / 1000 => Err(FieldError::new("until", "is in the past")),
-        (Some(until), None) if until > latest => {
-            Err(FieldError::new("until", format!("is more than {days} days from now")))
-        }
+        (Some(_), Some(_)) => Err(FieldError::new("until", messages::not_together_with("ttl_secs"))),
+        (Some(until), None) if until <= now / 1000 => Err(FieldError::new("until", messages::is_in_the_past())),
+        (Some(until), None) if until > latest => Err(FieldError::new("until", messages::is_too_many_days_away(days))),
         (Some(until), None) => Ok(Some(until * 1000)),
         (None, Some(secs)) if secs == 0 || secs > CORDON_SECS_MAX => {
-            Err(FieldError::new("ttl_secs", format!("must be between 1 second and {days} days")))
+            Err(FieldError::new("ttl_secs", messages::must_last_days_at_most(days)))
         }
         (None, Some(secs)) => Ok(Some(now + secs.cast_signed() * 1000)),
     }
 }
 
 impl Control {
-    /// Sets the cordon of a host, in place of the one that it has. False for a host that is not known, or that the
+    /// Sets the cordon of a host, instead of the one that it has. False for a host that is not known, or that the
     /// caller may not see.
     pub async fn cordon(
         &self,
@@ -170,7 +168,7 @@ pub(super) fn refusal(host: &HostLocation, kind: OperationKind, now: Millis) -> 
 }
 
 /// Whether a process may run afterwards that did not before.
-fn brings_up(kind: OperationKind) -> bool {
+pub(super) fn brings_up(kind: OperationKind) -> bool {
     use OperationKind::{Kill, Manage, Release, Reload, Restart, Start, Status, Stop};
     match kind {
         Start | Restart | Manage => true,

@@ -10,7 +10,9 @@ mod acknowledgements;
 mod assignments;
 mod audit;
 mod audit_budget;
+mod authorities;
 mod budget;
+mod change_plans;
 mod clocks;
 mod clones;
 mod cordons;
@@ -20,6 +22,7 @@ mod events;
 mod fleet;
 mod identity;
 mod job;
+mod long_reads;
 mod maintenance;
 mod open_room;
 mod outcomes;
@@ -28,6 +31,8 @@ mod processes;
 mod questions;
 mod records;
 mod relays;
+mod reports;
+mod resync;
 mod retention;
 mod rollout;
 mod round_trips;
@@ -40,14 +45,14 @@ mod types;
 mod upgrades;
 mod usage;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use proctor_model::{
-    AgentId, Class, Code, HostKey, Namespace, OperationId, Outcome, ProcessKey, Snapshot, TaskId, messages,
+    AgentId, Class, Code, HostKey, Message, Namespace, OperationId, Outcome, ProcessKey, Snapshot, TaskId, messages,
 };
 use proctor_runtime::{TaskFailed, Tasks, chain, clock};
 use proctor_store::{
@@ -59,7 +64,10 @@ use tokio::sync::{mpsc, oneshot};
 pub use access::{LiveCaller, Missing};
 pub use audit::AuditAction;
 pub(crate) use audit::audited_on;
+pub(crate) use authorities::Believed;
+pub use authorities::{Behind, FollowCount, RotationStatus, RotationStep, WhyBehind};
 pub use budget::{PLANNED_MAX, STATUS_BYTES_MAX, STRANGER_BYTES_MAX};
+pub use change_plans::{PlannedHost, PlannedUnregistration};
 pub(crate) use clocks::Measured;
 pub use dispatch::Delivery;
 pub use events::{NewWebhook, WEBHOOKS_MAX};
@@ -135,10 +143,12 @@ struct Inner {
     outcomes: mpsc::Sender<ReceivedOutcome>,
     acknowledgements: Acknowledgements,
     assignments: mpsc::Sender<assignments::Wanted>,
+    reports: reports::Reports,
     rollouts: rollout::Rollouts,
     upgrades: upgrades::Upgrades,
     budgets: budget::Budgets,
     event_budgets: event_budget::EventBudgets,
+    long_reads: long_reads::LongReads,
     fleet: fleet::FleetCache,
     host_queries: questions::HostQueries,
     notifiers: events::ChangeNotifiers,
@@ -153,6 +163,7 @@ struct Inner {
     cordons: Cordons,
     retention: Mutex<Retention>,
     relays: relays::Relays,
+    authorities: authorities::AuthorityBoard,
     tasks: Tasks,
     metrics: Metrics,
     traces: Traces,
@@ -173,6 +184,7 @@ impl Control {
         let presence = Presence::of_earlier_life(&hosts, Instant::now(), options.return_grace);
         let cordons = Cordons::of_hosts(&hosts);
         let relays = relays::Relays::of_earlier_life(store.relays().await?);
+        let authorities = authorities::AuthorityBoard::of_earlier_life(store.trusts().await?);
         let (sender, receiver) = mpsc::channel(OUTCOMES_QUEUED_MAX);
         let (assignments, wanted) = mpsc::channel(assignments::QUEUED_MAX);
         let control = Self {
@@ -183,10 +195,12 @@ impl Control {
                 outcomes: sender,
                 acknowledgements: Acknowledgements::default(),
                 assignments,
+                reports: reports::Reports::default(),
                 rollouts: rollout::Rollouts::default(),
                 upgrades: upgrades::Upgrades::default(),
                 budgets: budget::Budgets::default(),
                 event_budgets: event_budget::EventBudgets::default(),
+                long_reads: long_reads::LongReads::default(),
                 fleet: fleet::FleetCache::default(),
                 webhook_trials: TrialLimits::default(),
                 host_queries: questions::HostQueries::default(),
@@ -200,15 +214,17 @@ impl Control {
                 cordons,
                 retention: Mutex::new(options.retention),
                 relays,
+                authorities,
                 metrics: Metrics::default(),
                 traces: options.traces,
                 notifiers: events::ChangeNotifiers::new(tasks.shutdown().child_token()),
                 is_leaving: AtomicBool::new(false),
             }),
         };
-        control.take_up(now).await?;
+        control.take_up(now, &hosts).await?;
         tasks.spawn_critical("outcome recorder", control.clone().record_outcomes(receiver));
         tasks.spawn_critical("assignment reader", control.clone().read_assignments(wanted));
+        tasks.spawn_critical("report writer", control.clone().write_reports());
         tasks.spawn_critical("sweeper", control.clone().sweep());
         tasks.spawn_critical("retention", control.clone().retain());
         tasks.spawn_critical("rollouts", control.clone().run_rollouts());
@@ -217,13 +233,16 @@ impl Control {
     }
 
     /// What an earlier life of the server left open.
-    async fn take_up(&self, now: Millis) -> Result<()> {
+    async fn take_up(&self, now: Millis, hosts: &[HostRecord]) -> Result<()> {
         let mut open = self.inner.store.open_targets().await?;
         let tasks: BTreeSet<TaskId> = open.iter().map(|target| target.operation.task).collect();
-        tracing::info!(open = open.len(), tasks = tasks.len(), "the control plane starts");
+        tracing::info!(open = open.len(), tasks = tasks.len(), "control plane starting");
         self.resume_upgrade().await?;
         let mut ended = self.resume_rollouts(&mut open).await?;
-        self.inner.dispatch.lock().take_up(open, now, Instant::now());
+        let away = hosts.iter().filter(|host| !host.online);
+        let away: HashMap<&AgentId, Millis> = away.map(|host| (&host.agent, host.presence_changed_at)).collect();
+        let is_away_since = |agent: &AgentId, at: Millis| away.get(agent).is_some_and(|since| *since <= at);
+        self.inner.dispatch.lock().take_up(open, now, Instant::now(), is_away_since);
         for task in tasks {
             if self.inner.store.task_summary(task).await?.is_some_and(|task| task.cancelled_at.is_some()) {
                 ended.extend(self.mark_cancelled(task));
@@ -418,6 +437,7 @@ impl Control {
 
     async fn open(&self, greeting: Greeting) -> Result<std::result::Result<Arc<Session>, SessionRefusal>> {
         let SessionOpening { agent, facts, relay_cloud, .. } = greeting.opening.clone();
+        let state = greeting.state;
         let epoch = match self.inner.store.open_session(&greeting.opening, clock::unix_millis()).await? {
             Ok(epoch) => epoch,
             Err(refusal) => {
@@ -433,8 +453,7 @@ impl Control {
         self.inner.presence.came_through(&agent, relay_cloud);
         let was_away = self.inner.dispatch.lock().connected(&agent, epoch);
         // A key that was revoked or replaced since the epoch was given out found no session to end.
-        let is_current = |hosts: Vec<Option<HostRecord>>| hosts.iter().flatten().any(|host| host.epoch == epoch);
-        if self.inner.store.hosts_by_agent(std::slice::from_ref(&agent)).await.is_ok_and(is_current) {
+        if self.compare_state(&session, state).await == Some(epoch) {
             self.tell_online(&agent, &facts, was_away).await;
         } else {
             session.fence();
@@ -447,6 +466,12 @@ impl Control {
         self.inner.dispatch.lock().take_deliveries(session.agent(), session.epoch(), Instant::now(), max)
     }
 
+    /// Why a target has no outcome yet, where it waits for a host that is offline.
+    pub fn waits_for(&self, operation: &OperationId) -> Option<Message> {
+        let (agent, left) = self.inner.dispatch.lock().wait_left(operation, Instant::now())?;
+        Some(messages::target_waits_for_agent(agent, left.as_secs()))
+    }
+
     /// Cancelled operations that the agent has to hear of.
     pub fn take_cancels(&self, session: &Session) -> Vec<OperationId> {
         self.inner.dispatch.lock().take_cancels(session.agent(), session.epoch())
@@ -454,19 +479,37 @@ impl Control {
 
     /// An agent's outcome; acknowledged to it once it is in the store. Waits when the store is slow.
     pub async fn arrived(&self, session: &Session, operation: OperationId, outcome: Outcome) -> Result<()> {
-        let Some(key) = self.inner.dispatch.lock().process_of(session.agent(), &operation) else {
-            // Final already: the agent may forget it.
-            session.owe([operation]);
-            session.wake();
-            return Ok(());
-        };
-        let arrived =
-            ReceivedOutcome { operation, outcome, agent: session.agent().clone(), epoch: session.epoch(), key };
+        let Some((operation, outcome)) = self.arrived_now(session, operation, outcome) else { return Ok(()) };
+        let Some(arrived) = self.received(session, operation, outcome) else { return Ok(()) };
         self.inner.outcomes.send(arrived).await.map_err(|_| ControlError::ShuttingDown)
     }
 
+    /// As [`Self::arrived`]; gives it back where it would have to wait.
+    pub fn arrived_now(
+        &self,
+        session: &Session,
+        operation: OperationId,
+        outcome: Outcome,
+    ) -> Option<(OperationId, Outcome)> {
+        let Ok(permit) = self.inner.outcomes.try_reserve() else { return Some((operation, outcome)) };
+        if let Some(arrived) = self.received(session, operation, outcome) {
+            permit.send(arrived);
+        }
+        None
+    }
+
+    /// None where it is final already: then the agent may forget it.
+    fn received(&self, session: &Session, operation: OperationId, outcome: Outcome) -> Option<ReceivedOutcome> {
+        let Some(key) = self.inner.dispatch.lock().process_of(session.agent(), &operation) else {
+            session.owe([operation]);
+            session.wake();
+            return None;
+        };
+        Some(ReceivedOutcome { operation, outcome, agent: session.agent().clone(), epoch: session.epoch(), key })
+    }
+
     /// Usage is kept in memory; the store learns of changes.
-    pub async fn observed(&self, session: &Session, observations: Vec<(ProcessKey, Snapshot)>) -> Result<()> {
+    pub async fn observed(&self, session: &Session, observations: Vec<(ProcessKey, Snapshot)>) {
         if let Some(to_read) = session.usage().begin_reading() {
             // What is not known is written.
             match self.inner.store.observations(session.agent()).await {
@@ -476,14 +519,14 @@ impl Control {
                 }
             }
         }
-        let observations = observations.into_iter().map(|(key, snapshot)| Observation { key, snapshot });
-        let to_store = session.usage().sift(observations.collect());
-        if to_store.observations.is_empty() {
-            return Ok(());
+        let observations = observations.into_iter().map(|(key, snapshot)| Observation { key, snapshot }).collect();
+        // While a report of the session waits, the store will have something else than it is known to have.
+        let is_waiting = session.observations_waiting.load(Ordering::Relaxed) > 0;
+        let observations = if is_waiting { observations } else { session.usage().sift(observations).observations };
+        if observations.is_empty() {
+            return;
         }
-        let is_kept = self.inner.store.observe(session.agent(), session.epoch(), &to_store.observations).await?;
-        session.usage().stored(to_store, &is_kept);
-        Ok(())
+        self.leave_report(session, observations).await;
     }
 
     /// Every session looks whether there is something to send.
@@ -507,13 +550,6 @@ impl Control {
             let _ = answer.send(work.await);
         });
         answered.await.map_err(|_| ControlError::ShuttingDown)?
-    }
-
-    /// Leaves word for the sessions of these agents, which are woken by somebody else.
-    fn mark_changed<'a>(&self, agents: impl Iterator<Item = &'a AgentId>) {
-        for session in agents.filter_map(|agent| self.inner.sessions.get(agent)) {
-            session.mark_reassign();
-        }
     }
 
     /// Tells the sessions of these agents that there is something new for them.

@@ -1,7 +1,7 @@
 //! How many targets may be open at once: each is held in memory until it has its outcome.
 //!
-//! Promised: status queries, which take no right but to read, leave room for operations; both are bounded, except
-//! those of administrators, and one caller gets at most half of either (`shares`). What counts is exact: targets are
+//! Promised: status queries, which take no right but to read, leave room for operations, and so does what may wait an hour
+//! for offline hosts; all are bounded, except those of administrators, and one caller gets at most half of each (`shares`). What counts is exact: targets are
 //! counted from before they are stored until they have their outcome, under the lock of what is open (`dispatch`). Those
 //! of rolling tasks have bounds of their own (`rollout`), and count for all. Absent: whose those are that an earlier life
 //! of the server left open; they count for all.
@@ -21,6 +21,28 @@ const WITH_STATUS_MAX: usize = 600_000;
 /// With more than this, nothing is taken.
 const TOTAL_MAX: usize = 1_000_000;
 
+/// With more than this, nothing is taken that waits for offline hosts: what stays open for long leaves room to everybody.
+const WITH_WAITING_MAX: usize = 300_000;
+
+/// What a call opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Opens {
+    Operations,
+    StatusQueries,
+    /// Operations that wait for hosts that are offline.
+    Waiting,
+}
+
+impl Opens {
+    fn limit(self) -> usize {
+        match self {
+            Self::Operations => TOTAL_MAX,
+            Self::StatusQueries => WITH_STATUS_MAX,
+            Self::Waiting => WITH_WAITING_MAX,
+        }
+    }
+}
+
 /// Targets that are open or about to be, by who pays for them.
 #[derive(Debug, Default)]
 pub(super) struct OpenRooms {
@@ -34,12 +56,12 @@ pub(super) struct OpenRooms {
 
 impl OpenRooms {
     /// Beside so many that are open.
-    pub(super) fn take(&mut self, is_open: usize, account: &str, targets: usize, is_read_only: bool) -> Result<()> {
+    pub(super) fn take(&mut self, is_open: usize, account: &str, targets: usize, opens: Opens) -> Result<()> {
         // A call that has nothing open takes nothing.
         if targets == 0 {
             return Ok(());
         }
-        let limit = if is_read_only { WITH_STATUS_MAX } else { TOTAL_MAX };
+        let limit = opens.limit();
         // All together are those that are open, whoever pays for them.
         let shares = Shares::new(u64::MAX, limit as u64 / 2);
         if let Some(full) = self.held.full(account, targets as u64, shares) {
@@ -87,8 +109,8 @@ pub(super) struct OpenRoom {
 }
 
 impl OpenRoom {
-    pub(super) fn take(control: &Control, account: String, targets: usize, is_read_only: bool) -> Result<Self> {
-        control.inner.dispatch.lock().take_room(&account, targets, is_read_only)?;
+    pub(super) fn take(control: &Control, account: String, targets: usize, opens: Opens) -> Result<Self> {
+        control.inner.dispatch.lock().take_room(&account, targets, opens)?;
         Ok(Self { control: control.clone(), account, targets })
     }
 
@@ -114,10 +136,11 @@ mod tests {
     use std::sync::Arc;
     use std::time::Instant;
 
-    use proctor_model::{BootId, Bounds, Code, OperationId, OperationKind, Outcome, Subject};
+    use proctor_model::{BootId, Bounds, OperationId, OperationKind, Outcome, Subject};
     use proctor_runtime::Tasks;
+    use proctor_store::conformance::{Joining, opening_of};
     use proctor_store::sqlite::SqliteStore;
-    use proctor_store::{AccessStore, Binding, Enrolment, HostStore, JoinToken, SessionOpening};
+    use proctor_store::{AccessStore, Binding};
     use uuid::Uuid;
 
     use super::*;
@@ -129,27 +152,7 @@ mod tests {
     /// A host, and somebody who may read everything.
     async fn world(dir: &std::path::Path, tasks: &Tasks) -> (Control, Caller) {
         let store = Arc::new(SqliteStore::open(&dir.join("test.db")).await.unwrap());
-        let (id, secret_hash) = ("token".to_owned(), proctor_pki::hash_secret("token"));
-        let token = JoinToken {
-            id: id.clone(),
-            secret_hash: secret_hash.clone(),
-            uses: 1,
-            expires_at: i64::MAX,
-            cloud: None,
-            business: None,
-            host: None,
-        };
-        store.put_token(token).await.unwrap();
-        let enrolment = Enrolment {
-            token_id: id,
-            token_secret_hash: secret_hash,
-            host: "0:10.0.0.1".parse().unwrap(),
-            agent: "agent-1".parse().unwrap(),
-            key_fingerprint: "key".to_owned(),
-            remote: None,
-            needs_approval: false,
-        };
-        store.enrol(enrolment, 1).await.unwrap().unwrap();
+        Joining::new("0:10.0.0.1", "agent-1").enrol(&*store).await;
         let subject = Subject::User("ana".to_owned());
         let (role, scope) = ("viewer".parse().unwrap(), "everything".parse().unwrap());
         let binding = Binding {
@@ -168,7 +171,7 @@ mod tests {
     }
 
     fn greeting() -> Greeting {
-        Greeting::new(SessionOpening::new("agent-1".parse().unwrap(), "key".to_owned()), BootId::from("boot"))
+        Greeting::new(opening_of(&"agent-1".parse().unwrap()), BootId::from("boot"))
     }
 
     fn status(caller: &Caller) -> Submission {
@@ -188,7 +191,7 @@ mod tests {
 
     /// Room for so many targets, of two others.
     fn held(control: &Control, targets: usize) -> [OpenRoom; 2] {
-        ["bob", "eve"].map(|name| OpenRoom::take(control, user(name), targets / 2, false).unwrap())
+        ["bob", "eve"].map(|name| OpenRoom::take(control, user(name), targets / 2, Opens::Operations).unwrap())
     }
 
     #[tokio::test]
@@ -221,7 +224,7 @@ mod tests {
         let task = control.submit(status(&caller)).await.unwrap().task;
         let of_administrator = control.submit(status(&Caller::local("boss"))).await.unwrap().task;
         let while_open = own();
-        let ends = |task| (OperationId::first(task, 0), Outcome::new(Code::Success, "", true));
+        let ends = |task| (OperationId::first(task, 0), Outcome::success(true));
         control.record(&[ends(task), ends(of_administrator)]).await;
         control.record(&[ends(task)]).await;
 
@@ -268,29 +271,45 @@ mod tests {
     #[test]
     fn status_queries_leave_room_for_operations() {
         let (mut rooms, half) = (OpenRooms::default(), WITH_STATUS_MAX / 2);
-        rooms.take(0, &user("ana"), half, true).unwrap();
-        rooms.take(0, &user("bob"), half, true).unwrap();
+        rooms.take(0, &user("ana"), half, Opens::StatusQueries).unwrap();
+        rooms.take(0, &user("bob"), half, Opens::StatusQueries).unwrap();
 
-        assert_eq!(refusal(rooms.take(0, &user("eve"), 1, true)), Some((WITH_STATUS_MAX, false)));
-        assert!(rooms.take(0, &user("eve"), 0, true).is_ok(), "what reaches no host");
-        assert!(rooms.take(0, &user("eve"), half, false).is_ok());
+        assert_eq!(refusal(rooms.take(0, &user("eve"), 1, Opens::StatusQueries)), Some((WITH_STATUS_MAX, false)));
+        assert!(rooms.take(0, &user("eve"), 0, Opens::StatusQueries).is_ok(), "what reaches no host");
+        assert!(rooms.take(0, &user("eve"), half, Opens::Operations).is_ok());
         for (name, targets) in [("ana", half), ("bob", half), ("eve", half)] {
             rooms.give_back(&user(name), targets);
         }
-        assert_eq!(refusal(rooms.take(WITH_STATUS_MAX, &user("ana"), 1, true)), Some((WITH_STATUS_MAX, false)));
-        assert!(rooms.take(WITH_STATUS_MAX - 1, &user("ana"), 1, true).is_ok());
+        assert_eq!(
+            refusal(rooms.take(WITH_STATUS_MAX, &user("ana"), 1, Opens::StatusQueries)),
+            Some((WITH_STATUS_MAX, false))
+        );
+        assert!(rooms.take(WITH_STATUS_MAX - 1, &user("ana"), 1, Opens::StatusQueries).is_ok());
     }
 
     #[test]
     fn a_caller_gets_half_and_leaves_the_other_half_to_others() {
-        for (limit, is_read_only) in [(WITH_STATUS_MAX, true), (TOTAL_MAX, false)] {
+        for opens in [Opens::StatusQueries, Opens::Waiting, Opens::Operations] {
+            let limit = opens.limit();
             let mut rooms = OpenRooms::default();
-            rooms.take(0, &user("ana"), limit / 2, is_read_only).unwrap();
+            rooms.take(0, &user("ana"), limit / 2, opens).unwrap();
 
-            assert_eq!(refusal(rooms.take(0, &user("ana"), 1, is_read_only)), Some((limit / 2, true)));
-            assert!(rooms.take(0, &user("bob"), limit / 2, is_read_only).is_ok());
-            assert_eq!(refusal(rooms.take(0, &user("eve"), 1, is_read_only)), Some((limit, false)));
+            assert_eq!(refusal(rooms.take(0, &user("ana"), 1, opens)), Some((limit / 2, true)));
+            assert!(rooms.take(0, &user("bob"), limit / 2, opens).is_ok());
+            assert_eq!(refusal(rooms.take(0, &user("eve"), 1, opens)), Some((limit, false)));
         }
+    }
+
+    #[test]
+    fn what_waits_for_offline_hosts_leaves_room_to_stops_and_status_queries() {
+        let mut rooms = OpenRooms::default();
+        for name in ["ana", "bob"] {
+            rooms.take(0, &user(name), WITH_WAITING_MAX / 2, Opens::Waiting).unwrap();
+        }
+
+        assert_eq!(refusal(rooms.take(0, &user("eve"), 1, Opens::Waiting)), Some((WITH_WAITING_MAX, false)));
+        assert!(rooms.take(0, &user("eve"), 100_000, Opens::StatusQueries).is_ok());
+        assert!(rooms.take(0, &user("eve"), 100_000, Opens::Operations).is_ok());
     }
 
     #[test]
@@ -298,19 +317,19 @@ mod tests {
         let (mut rooms, largest_call) = (OpenRooms::default(), 200_000);
         let [ana, bob] = ["ana", "bob"].map(|user| account_of("app", user));
 
-        assert!(rooms.take(0, &ana, largest_call, true).is_ok());
-        assert_eq!(refusal(rooms.take(0, &ana, 25_001, true)), Some((225_000, true)));
-        assert!(rooms.take(0, &bob, WITH_STATUS_MAX / 2 - largest_call, true).is_ok());
-        assert_eq!(refusal(rooms.take(0, &bob, 1, true)), Some((WITH_STATUS_MAX / 2, true)));
+        assert!(rooms.take(0, &ana, largest_call, Opens::StatusQueries).is_ok());
+        assert_eq!(refusal(rooms.take(0, &ana, 25_001, Opens::StatusQueries)), Some((225_000, true)));
+        assert!(rooms.take(0, &bob, WITH_STATUS_MAX / 2 - largest_call, Opens::StatusQueries).is_ok());
+        assert_eq!(refusal(rooms.take(0, &bob, 1, Opens::StatusQueries)), Some((WITH_STATUS_MAX / 2, true)));
     }
 
     #[test]
     fn operations_are_bounded_too() {
         let mut rooms = OpenRooms::default();
 
-        assert!(rooms.take(TOTAL_MAX - 1, &user("ana"), 1, false).is_ok());
+        assert!(rooms.take(TOTAL_MAX - 1, &user("ana"), 1, Opens::Operations).is_ok());
         rooms.give_back(&user("ana"), 1);
-        assert_eq!(refusal(rooms.take(TOTAL_MAX, &user("ana"), 1, false)), Some((TOTAL_MAX, false)));
+        assert_eq!(refusal(rooms.take(TOTAL_MAX, &user("ana"), 1, Opens::Operations)), Some((TOTAL_MAX, false)));
         assert!(rooms.coming == 0 && rooms.held.is_empty(), "what is refused takes nothing");
     }
 
@@ -321,7 +340,7 @@ mod tests {
         let part = TOTAL_MAX / 8;
         let race = |name: String| {
             let control = control.clone();
-            tokio::task::spawn_blocking(move || OpenRoom::take(&control, user(&name), part, false).ok())
+            tokio::task::spawn_blocking(move || OpenRoom::take(&control, user(&name), part, Opens::Operations).ok())
         };
 
         let raced = futures::future::join_all((0..64).map(|number| race(format!("user{}", number % 16)))).await;

@@ -1,5 +1,6 @@
 //! The loops that bring targets to their end: recorder and sweeper.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use proctor_model::{AgentId, OperationId, Outcome, ProcessKey};
@@ -7,7 +8,7 @@ use proctor_runtime::{chain, clock};
 use proctor_store::Managed;
 use tokio::sync::mpsc;
 
-use super::{Control, SWEEP_PERIOD, is_full};
+use super::{Control, SWEEP_PERIOD, is_full, maintenance};
 
 /// Outcomes written in one transaction.
 pub(super) const BATCH_MAX: usize = 500;
@@ -60,8 +61,8 @@ impl Control {
         let recorded = loop {
             match self.inner.store.record_outcomes(batch, clock::unix_millis()).await {
                 Ok(recorded) => break recorded,
-                Err(error) if is_full(&error) => tracing::error!("the store is full: outcomes wait for space"),
-                Err(error) => tracing::error!(error = %chain(&error), "outcomes cannot be recorded"),
+                Err(error) if is_full(&error) => tracing::error!("store full: outcomes wait for space"),
+                Err(error) => tracing::error!(error = %chain(&error), "cannot record outcomes"),
             }
             tokio::time::sleep(RETRY_AFTER).await;
         };
@@ -75,17 +76,42 @@ impl Control {
                 self.inner.acknowledgements.owe(session, operations, now);
             }
         }
-        self.acknowledge_due();
+        self.tell_due();
     }
 
-    fn acknowledge_due(&self) {
-        let open = self.inner.dispatch.lock().open_count();
-        self.inner.acknowledgements.tell_due(open, Instant::now());
+    /// What waits for the end of a rush.
+    fn tell_due(&self) {
+        let open = self.inner.dispatch.lock().rush_count();
+        let now = Instant::now();
+        self.inner.acknowledgements.tell_due(open, now);
+        self.inner.reports.tell_due(open, now);
     }
 
     pub(super) async fn record_all(&self, outcomes: &[(OperationId, Outcome)]) {
         for batch in outcomes.chunks(BATCH_MAX) {
             self.record(batch).await;
+        }
+    }
+
+    /// Ends what waits on hosts that were cordoned since, as if it had been asked for now.
+    async fn end_cordoned(&self) {
+        let cordoned = self.inner.cordons.agents(clock::unix_millis());
+        let waiting = if cordoned.is_empty() { Vec::new() } else { self.inner.dispatch.lock().waiting_for(&cordoned) };
+        if waiting.is_empty() {
+            return;
+        }
+        let agents: BTreeSet<_> = waiting.iter().filter_map(|target| target.agent.clone()).collect();
+        match self.sites_of(agents.into_iter().collect()).await {
+            Ok(sites) => {
+                let mut refused = maintenance::parted(waiting, &sites).1;
+                // What was delivered meanwhile runs, and its agent says what came of it.
+                {
+                    let mut dispatch = self.inner.dispatch.lock();
+                    refused.retain(|(operation, _)| dispatch.end_waiting(operation));
+                }
+                self.record_all(&refused).await;
+            }
+            Err(error) => tracing::warn!(%error, "cordons not read; trying again"),
         }
     }
 
@@ -96,12 +122,13 @@ impl Control {
         loop {
             period.tick().await;
             self.tell_lost().await;
-            self.acknowledge_due();
+            self.tell_due();
             for budget in [&self.inner.budgets.refusals, &self.inner.budgets.unchanged] {
                 self.write_refusals(budget.ended(Instant::now())).await;
             }
             self.tell_dropped_events().await;
             self.inner.fleet.forget_unused();
+            self.end_cordoned().await;
             let overdue = self.inner.dispatch.lock().overdue(Instant::now(), |agent| self.absence(agent));
             for batch in overdue.chunks(BATCH_MAX) {
                 self.record(batch).await;

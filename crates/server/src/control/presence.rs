@@ -490,13 +490,13 @@ impl Control {
     /// The matching hosts that the caller may see.
     pub async fn hosts(&self, caller: &Caller, query: HostQuery) -> Result<Vec<HostRecord>> {
         caller.require_anywhere(Class::Read)?;
-        let places = Some(caller.permissions.places(Class::Read).clone());
+        let scopes = Some(caller.permissions.scopes(Class::Read).clone());
         let gone = self.offline_not_stored();
         if gone.is_empty() {
-            return Ok(self.inner.store.hosts(&HostQuery { places, ..query }).await?);
+            return Ok(self.inner.store.hosts(&HostQuery { scopes, ..query }).await?);
         }
         let (online, limit) = (query.online, query.limit);
-        let all = HostQuery { places, online: None, limit: None, ..query };
+        let all = HostQuery { scopes, online: None, limit: None, ..query };
         let mut hosts = self.inner.store.hosts(&all).await?;
         for host in &mut hosts {
             host.online &= !gone.contains(&host.agent);
@@ -533,7 +533,7 @@ impl Control {
         match self.inner.store.append_server_events(&[(agent.clone(), event)], clock::unix_millis()).await {
             Ok(_) => self.ring_events(),
             Err(error) => {
-                tracing::warn!(%agent, error = %chain(&error), event = kind.as_str(), "event about an agent not stored")
+                tracing::warn!(%agent, error = %chain(&error), event = kind.as_str(), "cannot store agent event")
             }
         }
     }

@@ -86,10 +86,9 @@ impl Control {
             let processes: Vec<(AgentId, ProcessKey)> = agents.into_iter().map(|agent| (agent, key.clone())).collect();
             let answers = control.inner.store.unregister(&processes, clock::unix_millis()).await?;
             control.wake(processes.iter().map(|(agent, _)| agent));
-            let missing = || Outcome::new(Code::NotRunning, messages::not_registered_there(&key), false);
             Ok(answers
                 .into_iter()
-                .map(|was_there| if was_there { Outcome::success(false) } else { missing() })
+                .map(|was_there| if was_there { Outcome::success(false) } else { not_registered(&key) })
                 .collect())
         })
         .await
@@ -139,11 +138,9 @@ impl Control {
         self.change(caller, deed, named, refusal, hosts, move |control, agents| async move {
             let answers = control.inner.store.delete_pool(&agents, &namespace, &id, clock::unix_millis()).await?;
             control.wake(agents.iter());
-            let pool = format!("{}/{id}", namespace.escaped());
-            let missing = || Outcome::new(Code::NotRunning, messages::no_pool_there(&pool), false);
             Ok(answers
                 .into_iter()
-                .map(|was_there| if was_there { Outcome::success(false) } else { missing() })
+                .map(|was_there| if was_there { Outcome::success(false) } else { no_pool(&namespace, &id) })
                 .collect())
         })
         .await
@@ -165,6 +162,22 @@ impl Control {
         Ok(sites.into_iter().map(|site| of(site).unwrap_or_default()).collect())
     }
 
+    /// Where each of the hosts is, as far as it is known, and why the caller may change nothing there.
+    pub(super) async fn judged(
+        &self,
+        hosts: &[HostRef],
+        refusal: impl Fn(&Spot<'_>, bool) -> Option<Outcome>,
+    ) -> Result<(Vec<Option<HostLocation>>, Vec<Option<Outcome>>)> {
+        let records = self.sites(hosts).await?;
+        let spots = self.spots(hosts, &records).await?;
+        let is_host = |spot: &&Spot<'_>| !matches!(spot.named, HostRef::Unusable(_));
+        let judge = |(host, spot): (&Option<HostLocation>, &Spot<'_>)| {
+            Some(spot).filter(is_host).and_then(|spot| refusal(spot, host.is_some()))
+        };
+        let refusals = records.iter().zip(&spots).map(judge).collect();
+        Ok((records, refusals))
+    }
+
     /// Makes one change on those of the hosts that are known and allowed, with its trace, which names these alone.
     /// Where there are none, nothing begins and the trace is small.
     async fn change<F, Fut>(
@@ -180,13 +193,7 @@ impl Control {
         F: FnOnce(Self, Vec<AgentId>) -> Fut + Send + 'static,
         Fut: Future<Output = Result<Vec<Outcome>>> + Send + 'static,
     {
-        let records = self.sites(hosts).await?;
-        let spots = self.spots(hosts, &records).await?;
-        let is_host = |spot: &&Spot<'_>| !matches!(spot.named, HostRef::Unusable(_));
-        let judge = |(host, spot): (&Option<HostLocation>, &Spot<'_>)| {
-            Some(spot).filter(is_host).and_then(|spot| refusal(spot, host.is_some()))
-        };
-        let refusals: Vec<Option<Outcome>> = records.iter().zip(&spots).map(judge).collect();
+        let (records, refusals) = self.judged(hosts, refusal).await?;
         let allowed = records.iter().zip(&refusals).enumerate().filter(|(_, (_, refused))| refused.is_none());
         let allowed: Vec<(usize, &HostLocation)> =
             allowed.filter_map(|(index, (host, _))| Some((index, host.as_ref()?))).collect();
@@ -265,7 +272,15 @@ impl Control {
         hosts: Option<&[HostRef]>,
     ) -> Result<(u64, Vec<ProcessRecord>)> {
         let query = self.narrowed(caller, query, hosts).await?;
-        self.all_processes(&query).await
+        if query.text.is_none() {
+            return self.all_processes(&query).await;
+        }
+        let turn = self.inner.long_reads.turn(&caller.account()).await;
+        self.run_to_completion("process search", |control| async move {
+            let _turn = turn;
+            control.all_processes(&query).await
+        })
+        .await
     }
 
     /// The registration of a process on a host, for a caller who may operate it there; None where there is none. Who
@@ -303,8 +318,8 @@ impl Control {
     }
 
     /// Each of these, in order; None where it is not registered.
-    pub(super) async fn processes_at(&self, places: Vec<(AgentId, ProcessKey)>) -> Result<Vec<Option<ProcessRecord>>> {
-        let mut records = self.inner.store.processes_at(places).await?;
+    pub(super) async fn processes_at(&self, wanted: Vec<(AgentId, ProcessKey)>) -> Result<Vec<Option<ProcessRecord>>> {
+        let mut records = self.inner.store.processes_at(wanted).await?;
         self.refresh(records.iter_mut().flatten());
         Ok(records)
     }
@@ -321,7 +336,7 @@ impl Control {
     }
 }
 
-/// What is set on a host in place of what.
+/// What is set on a host, and what it replaces.
 fn described(pools: &[Pool], before: &[Pool]) -> String {
     let mut text = String::new();
     for (index, pool) in pools.iter().enumerate() {
@@ -344,6 +359,17 @@ fn registered(answer: Registered) -> Outcome {
         Registered::Exists => Outcome::new(Code::AlreadyRegistered, messages::already_registered(), false),
         Registered::NoHost => no_longer(),
     }
+}
+
+/// Of a host where the process that is to be forgotten is not registered.
+pub(super) fn not_registered(key: &ProcessKey) -> Outcome {
+    Outcome::new(Code::NotRunning, messages::not_registered_there(key), false)
+}
+
+/// Of a host without the pool that is to be deleted.
+pub(super) fn no_pool(namespace: &Namespace, id: &PoolId) -> Outcome {
+    let pool = format!("{}/{id}", namespace.escaped());
+    Outcome::new(Code::NotRunning, messages::no_pool_there(&pool), false)
 }
 
 fn no_longer() -> Outcome {

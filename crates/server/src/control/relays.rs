@@ -178,6 +178,7 @@ impl Control {
         let enrolled = self.inner.store.enrol_relay(enrolment, clock::unix_millis()).await?;
         if let Ok(relay) = &enrolled {
             self.inner.relays.enrolled(relay);
+            self.inner.authorities.forget_relay(relay);
         }
         Ok(enrolled)
     }
@@ -248,6 +249,7 @@ impl Control {
     pub async fn revoke_relay(&self, relay: &RelayId) -> Result<bool> {
         let known = self.inner.store.revoke_relay(relay, clock::unix_millis()).await?;
         self.inner.relays.forget(relay);
+        self.inner.authorities.forget_relay(relay);
         for connection in self.inner.relays.of(relay) {
             connection.dismissed.cancel();
         }

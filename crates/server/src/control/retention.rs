@@ -1,4 +1,5 @@
-//! What is deleted, and when: old tasks, events, audit entries, tombstones, tokens, nonces and specs.
+//! What is deleted, and when: old tasks, events, audit entries, tombstones, tokens, nonces and specs, and what a crash has
+//! left of removed hosts.
 //!
 //! Promised: age is the time that servers ran on the store, measured by the monotonic clock and added up
 //! there, so no reading of the wall clock ever deletes anything; deletion goes in small slices with
@@ -97,7 +98,7 @@ impl Control {
                     counted = now;
                     uptime.send_replace(Some(ms));
                 }
-                Err(error) => tracing::warn!(error = %chain(&error), "uptime not counted; retention waits"),
+                Err(error) => tracing::warn!(error = %chain(&error), "cannot store uptime, retention paused"),
             }
         }
     }
@@ -138,6 +139,7 @@ impl Control {
             ("tasks", Prune::Tasks { before: before(retention.tasks.max(TASKS_KEPT_MIN)) }),
             ("status queries", Prune::BriefTasks { before: before(retention.status_tasks.max(STATUS_TASKS_KEPT_MIN)) }),
             ("events", Prune::Events { before: before(retention.events), keep }),
+            ("removed hosts", Prune::RemovedHosts),
             ("tombstones", Prune::Tombstones { before: of_leftovers(retention.tombstones) }),
             ("tokens", Prune::Tokens { before: of_leftovers(retention.tokens), now }),
             ("specs", Prune::Specs { before: of_leftovers(retention.specs) }),
@@ -147,7 +149,7 @@ impl Control {
         if let Some(dir) = &retention.audit_archive
             && let Err(error) = self.archive_audit(dir, before(retention.audit)).await
         {
-            tracing::error!(error = %chain(&*error), dir = %dir.display(), "audit entries not archived; they stay");
+            tracing::error!(error = %chain(&*error), dir = %dir.display(), "cannot archive audit entries, keeping them");
         }
     }
 
@@ -158,7 +160,7 @@ impl Control {
                 Ok(0) => break,
                 Ok(deleted) => rows += deleted,
                 Err(error) => {
-                    tracing::warn!(what, error = %chain(&error), "old rows not deleted; trying again later");
+                    tracing::warn!(what, error = %chain(&error), "cannot delete old rows, retrying later");
                     break;
                 }
             }
@@ -195,7 +197,7 @@ impl Control {
             self.prune_all("audit", Prune::Audit { through: last }).await;
             tracing::info!(path = %path.display(), last, "audit entries archived");
             if self.inner.store.audit_anchor().await?.seq < last {
-                return Err("archived audit entries could not be removed".into());
+                return Err("cannot delete archived audit entries".into());
             }
         }
     }

@@ -2,15 +2,16 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use proctor_model::{AgentId, BootId, OperationId};
+use proctor_model::{AgentId, AgentState, BootId, OperationId};
 use proctor_store::SessionOpening;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::authorities::ToldAuthorities;
 use super::questions::Questions;
 use super::round_trips::Pings;
 use super::usage::NewestUsage;
@@ -38,6 +39,8 @@ pub struct Greeting {
     pub answers_logs: bool,
     /// Whether it can become another version.
     pub takes_upgrades: bool,
+    /// What it has, in short; None from older agents.
+    pub state: Option<AgentState>,
 }
 
 impl Greeting {
@@ -50,6 +53,7 @@ impl Greeting {
             answers_usage: false,
             answers_logs: false,
             takes_upgrades: false,
+            state: None,
         }
     }
 }
@@ -82,6 +86,10 @@ pub struct Session {
     fenced: CancellationToken,
     acknowledged: Mutex<Vec<OperationId>>,
     reassign: AtomicBool,
+    /// Everything that is registered has to be told again, and what is not.
+    resync: AtomicBool,
+    /// The store has every process as the agent's greeting says.
+    state_known: AtomicBool,
     sent_generation: AtomicU64,
     /// What the agent had on disk when it connected.
     seen_generation: u64,
@@ -95,6 +103,10 @@ pub struct Session {
     version: String,
     /// There may be an upgrade that the agent has not heard of on this session.
     upgrade_order: AtomicBool,
+    /// Of reports that wait to be written.
+    pub(super) observations_waiting: AtomicUsize,
+    /// What the agent was told of the authorities on this session.
+    pub(super) told_authorities: Mutex<ToldAuthorities>,
     pub(super) questions: Mutex<Questions>,
     /// None before somebody has looked.
     pub(super) pings: Mutex<Option<Box<Pings>>>,
@@ -102,7 +114,8 @@ pub struct Session {
 
 impl Session {
     pub(super) fn new(greeting: Greeting, epoch: u64) -> Self {
-        let Greeting { opening, boot, run, seen_generation, answers_usage, answers_logs, takes_upgrades } = greeting;
+        let Greeting { opening, boot, run, seen_generation, answers_usage, answers_logs, takes_upgrades, state: _ } =
+            greeting;
         Self {
             agent: opening.agent,
             epoch,
@@ -121,6 +134,8 @@ impl Session {
             fenced: CancellationToken::new(),
             acknowledged: Mutex::default(),
             reassign: AtomicBool::new(true),
+            resync: AtomicBool::new(false),
+            state_known: AtomicBool::new(false),
             sent_generation: AtomicU64::new(seen_generation),
             seen_generation,
             events_seen: AtomicU64::new(0),
@@ -131,6 +146,8 @@ impl Session {
             arch: opening.facts.arch,
             version: opening.facts.agent_version,
             upgrade_order: AtomicBool::new(true),
+            observations_waiting: AtomicUsize::new(0),
+            told_authorities: Mutex::default(),
             questions: Mutex::default(),
             pings: Mutex::default(),
         }
@@ -335,6 +352,31 @@ impl Session {
         self.reassign.swap(false, Ordering::AcqRel)
     }
 
+    /// Assignments must be read and sent, though nobody has changed anything since the session is there.
+    pub(super) fn want_assignments(&self) {
+        self.reassign.store(true, Ordering::Release);
+    }
+
+    /// The agent has other registrations than its generation says.
+    pub(super) fn resync(&self) {
+        self.resync.store(true, Ordering::Release);
+        self.want_assignments();
+    }
+
+    /// True once: everything must be told, and what is no longer registered.
+    pub fn take_resync(&self) -> bool {
+        self.resync.swap(false, Ordering::AcqRel)
+    }
+
+    pub(super) fn knows_state(&self) {
+        self.state_known.store(true, Ordering::Release);
+    }
+
+    /// Whether the agent has nothing to report.
+    pub fn is_state_known(&self) -> bool {
+        self.state_known.load(Ordering::Acquire)
+    }
+
     pub fn sent_generation(&self) -> u64 {
         self.sent_generation.load(Ordering::Acquire)
     }
@@ -393,7 +435,7 @@ impl Sessions {
         true
     }
 
-    /// False if a newer session has taken its place.
+    /// False if a newer session has replaced it.
     pub(super) fn remove(&self, session: &Session) -> bool {
         let mut sessions = self.by_agent.write();
         let is_current = sessions.get(&session.agent).is_some_and(|current| current.epoch == session.epoch);

@@ -19,11 +19,11 @@ use super::audit::AuditAction;
 use super::budget::UnreachedTargets;
 use super::dispatch::TRAVEL;
 use super::maintenance;
-use super::open_room::OpenRoom;
+use super::open_room::{OpenRoom, Opens};
 use super::target_spec::{Origin, Specs, TargetSpec};
 use super::{
-    Caller, Control, ControlError, HostRef, IdempotencyKey, Result, SpecSource, Submission, Submitted, SubmittedItem,
-    never_enrolled,
+    Caller, Control, ControlError, HostRef, IdempotencyKey, Result, Session, SpecSource, Submission, Submitted,
+    SubmittedItem, never_enrolled,
 };
 
 /// Refused targets of a task that consists of nothing else.
@@ -45,6 +45,8 @@ pub(super) struct Draft {
     strangers: UnreachedTargets,
     /// Hosts on which the caller lacks a class, or may not register this spec.
     pub(super) forbidden: Vec<Forbidden>,
+    /// How long targets wait for a host that is offline.
+    wait: Duration,
 }
 
 /// A target that is refused.
@@ -90,7 +92,7 @@ impl Control {
         submission.caller.require_something(&submission.items)?;
         let targets = submission.items.iter().map(|item| item.targets.len()).sum();
         self.inner.budgets.take_planned(&submission.caller, targets, Instant::now())?;
-        let mut draft = Draft::default();
+        let mut draft = Draft { wait: submission.options.wait, ..Draft::default() };
         for item in submission.items {
             self.draft_item(&mut draft, &submission.caller, item).await?;
         }
@@ -117,7 +119,7 @@ impl Control {
         if check.is_err() {
             self.audit_refusal(&caller, &attempted(&items), check).await?;
         }
-        let mut draft = Draft::default();
+        let mut draft = Draft { wait: options.wait, ..Draft::default() };
         for item in items {
             self.draft_item(&mut draft, &caller, item).await?;
         }
@@ -138,8 +140,14 @@ impl Control {
             None if caller.is_admin() => None,
             None => {
                 let reached = open.iter().filter(|target| target.agent.is_some()).count();
-                let is_read_only = open.iter().all(|target| target.kind == OperationKind::Status);
-                Some(OpenRoom::take(self, caller.account(), reached, is_read_only)?)
+                let opens = if open.iter().all(|target| target.kind == OperationKind::Status) {
+                    Opens::StatusQueries
+                } else if open.iter().any(|target| target.wait_ms > 0) {
+                    Opens::Waiting
+                } else {
+                    Opens::Operations
+                };
+                Some(OpenRoom::take(self, caller.account(), reached, opens)?)
             }
         };
         // Neither queries nor who is not known must keep the others of a call from being stopped.
@@ -154,7 +162,6 @@ impl Control {
             true if draft.forbidden.is_empty() => None,
             true => self.entry_without_change(&caller, &draft.refused_deed(), id.to_string()).await,
         };
-        let registers = draft.items.iter().any(|item| item.register);
         let rollout = options.rolling.map(|rolling| rolling.begin(draft.targets.len(), &caller.subjects));
         let (targets, action) = (draft.targets.len(), draft.action());
         let ended: Vec<Code> = draft.outcomes.iter().map(|(_, outcome)| outcome.code).collect();
@@ -174,31 +181,41 @@ impl Control {
             targets: draft.targets,
             outcomes: draft.outcomes,
         };
-        match self.inner.store.create_task(task).await? {
-            CreatedTask::Created => {}
+        let registered = match self.inner.store.create_task(task).await? {
+            CreatedTask::Created { registered } => registered,
             CreatedTask::Existing { id, same_body: true } => return Ok(Submitted { task: id, is_new: false }),
             CreatedTask::Existing { id, same_body: false } => return Err(ControlError::KeyReused { task: id }),
-        }
+        };
         self.inner.metrics.task(family, targets);
         self.trace_submission(&caller, id, action, targets, begun);
         self.inner.metrics.outcomes(ended);
         // What is registered first: an agent learns the spec, then the operation.
-        let agents = open.iter().filter_map(|target| target.agent.as_ref());
+        let sessions = self.sessions_behind(&open, &registered);
         match rollout.zip(permit) {
             Some((rollout, permit)) => {
-                if registers {
-                    self.wake(agents);
-                }
+                sessions.iter().for_each(|session| session.reassign());
                 self.begin_rollout(id, rollout, open, &known, permit);
             }
             None => {
-                if registers {
-                    self.mark_changed(agents);
-                }
+                // Woken by what they have to do.
+                sessions.iter().for_each(|session| session.mark_reassign());
                 self.dispatch_in(room.map(|room| (id, room)), open);
             }
         }
         Ok(Submitted { task: id, is_new: true })
+    }
+
+    /// The sessions that have not sent what is registered for these targets, by index with its generation.
+    fn sessions_behind(&self, open: &[OpenTarget], registered: &[(u32, u64)]) -> Vec<Arc<Session>> {
+        let mut registered = registered.iter().copied().peekable();
+        let behind = open.iter().filter_map(|target| {
+            let index = target.operation.index;
+            while registered.next_if(|(earlier, _)| *earlier < index).is_some() {}
+            let (_, generation) = registered.next_if(|(same, _)| *same == index)?;
+            let session = self.inner.sessions.get(target.agent.as_ref()?)?;
+            (session.sent_generation() < generation).then_some(session)
+        });
+        behind.collect()
     }
 
     /// Hands targets that are in the store to the sessions of their agents.
@@ -256,7 +273,7 @@ impl Control {
                 if is_stranger {
                     draft.strangers.add_item(&key);
                 }
-                draft.items.push(task_item(&key, kind, carried));
+                draft.items.push(task_item(&key, kind, carried, draft.wait));
                 u32::try_from(draft.items.len() - 1).expect("items are bounded by the body")
             });
             // Of a host that the caller may not touch, the task tells nothing but what the call said: neither what
@@ -395,7 +412,7 @@ fn unknown_refusal(caller: &Caller, kind: OperationKind, spot: &Spot<'_>, key: &
     Some(caller.refusal(class, spot, &key.namespace))
 }
 
-fn task_item(key: &ProcessKey, kind: Option<OperationKind>, carried: TargetSpec) -> TaskItem {
+fn task_item(key: &ProcessKey, kind: Option<OperationKind>, carried: TargetSpec, wait: Duration) -> TaskItem {
     let needed = match (&carried.spec, kind) {
         (Some(spec), Some(kind)) => kind.time_needed(spec),
         (None, _) | (_, None) => Duration::ZERO,
@@ -404,7 +421,8 @@ fn task_item(key: &ProcessKey, kind: Option<OperationKind>, carried: TargetSpec)
     let time_limit_ms = u64::try_from((needed + 2 * TRAVEL).as_millis()).expect("a bounded number of seconds");
     let register = kind.is_some_and(|kind| carried.registers(kind));
     let (is_carried, spec) = (carried.origin == Origin::Call, kind.and_then(|kind| carried.into_sent(kind)));
-    TaskItem { key: key.clone(), kind, spec, carried: is_carried, register, time_limit_ms }
+    let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+    TaskItem { key: key.clone(), kind, spec, carried: is_carried, register, time_limit_ms, wait_ms }
 }
 
 /// On a host that is not known, of what is not registered, or an operation that is none: there may be any number of
@@ -518,6 +536,7 @@ impl Draft {
                     spec: item.spec.clone(),
                     created_at,
                     time_limit_ms: item.time_limit_ms,
+                    wait_ms: item.wait_ms,
                 })
             })
             .collect()

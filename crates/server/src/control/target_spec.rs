@@ -1,6 +1,6 @@
 //! What an operation carries for a target, and which classes of rights that takes.
 //!
-//! Promised: [`TargetSpec::required`] is the only place that decides what an operation needs, and
+//! Promised: [`TargetSpec::required`] alone decides what an operation needs, and
 //! [`Specs::of`] the only one that tells a carried spec from the registered one. A spec that is not
 //! registered on a target takes `register` there, whatever the operation. Absent: who has which
 //! rights (see `access`), and which hosts are meant.

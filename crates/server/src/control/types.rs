@@ -120,6 +120,8 @@ pub struct SubmitOptions {
     pub retry_of: Option<TaskId>,
     /// Of calls of JOB.
     pub scope: Option<JobScope>,
+    /// How long a target waits for its host where that is offline; zero: it fails at once.
+    pub wait: Duration,
 }
 
 /// What a call of JOB is about.
@@ -168,7 +170,7 @@ pub struct Rolling {
     pub max_failures: u32,
     /// So many first, then wait for somebody to resume; 0 is none.
     pub canary: u32,
-    /// A target's place is free only when its process is seen running, and healthy.
+    /// A target's slot is free only when its process is seen running, and healthy.
     pub wait_healthy: bool,
 }
 
@@ -324,7 +326,7 @@ pub enum ControlError {
     Store(StoreError),
     ShuttingDown,
     /// A disabled user, or a secret or token that was taken back.
-    Unauthenticated(String),
+    Unauthenticated(Message),
     Forbidden(Missing),
     /// A call of JOB on hosts that its scope does not contain.
     OutOfScope {
@@ -408,9 +410,9 @@ impl ControlError {
     pub fn message(&self) -> Message {
         let secs = |wait: &Duration| wait.as_secs().max(1);
         match self {
-            Self::Store(error) => error.to_string().into(),
+            Self::Store(error) => error.message(),
             Self::ShuttingDown => messages::shutting_down(),
-            Self::Unauthenticated(reason) => reason.as_str().into(),
+            Self::Unauthenticated(reason) => reason.clone(),
             Self::Forbidden(missing) => missing.message(),
             Self::OutOfScope { scope, missing } => {
                 messages::scope_lacks_host(scope.message(), missing.targets.join(", "))

@@ -36,8 +36,9 @@ struct State {
 /// What the store has of a process, and its newest usage.
 #[derive(Debug)]
 struct Known {
-    /// Of all that is not usage, and not measured with it.
-    digest: u64,
+    /// Of all that is not usage, and not measured with it: what changes it is written, and so the store's hash of the host
+    /// becomes that of its agent.
+    digest: (u64, bool),
     command_line: u64,
     stored: Stored,
     /// Without its command line, which is the stored one.
@@ -105,7 +106,7 @@ impl NewestUsage {
     pub(super) fn stored(&self, ToStore { observations, forgotten }: ToStore, is_kept: &[bool]) {
         let mut state = self.state.lock();
         if state.forgotten != forgotten {
-            return;
+            return state.doubt(&observations);
         }
         for (Observation { key, snapshot }, is_kept) in observations.into_iter().zip(is_kept) {
             if *is_kept {
@@ -114,6 +115,11 @@ impl NewestUsage {
                 state.by_process.remove(&key);
             }
         }
+    }
+
+    /// It is not known whether the store has these: the next observations of their processes are written.
+    pub(super) fn not_stored(&self, ToStore { observations, .. }: &ToStore) {
+        self.state.lock().doubt(observations);
     }
 
     /// Somebody else has changed what the store has of the host: the next observations are written.
@@ -129,9 +135,7 @@ impl NewestUsage {
         let mut state = self.state.lock();
         state.forgotten += 1;
         state.is_read = true;
-        if let Some(known) = state.by_process.get_mut(key) {
-            known.stored.at = i64::MIN;
-        }
+        state.doubt_one(key);
     }
 
     /// Replaces the stored usage by the newest.
@@ -140,6 +144,18 @@ impl NewestUsage {
             let command_line = std::mem::take(&mut snapshot.usage.command_line);
             snapshot.usage = Usage { command_line, ..known.usage.clone() };
             snapshot.reported_at = known.reported_at;
+        }
+    }
+}
+
+impl State {
+    fn doubt(&mut self, observations: &[Observation]) {
+        observations.iter().for_each(|observation| self.doubt_one(&observation.key));
+    }
+
+    fn doubt_one(&mut self, key: &ProcessKey) {
+        if let Some(known) = self.by_process.get_mut(key) {
+            known.stored.at = i64::MIN;
         }
     }
 }
@@ -182,33 +198,14 @@ fn is_unmeasured(snapshot: &Snapshot) -> bool {
     snapshot.pid.is_some() && snapshot.usage == Usage::default()
 }
 
+fn digest(snapshot: &Snapshot) -> (u64, bool) {
+    (snapshot.digest(), snapshot.managed)
+}
+
 fn hash(value: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()
-}
-
-/// Of everything but usage and the command line.
-fn digest(snapshot: &Snapshot) -> u64 {
-    let Snapshot {
-        phase,
-        managed,
-        pid,
-        usage: _,
-        version,
-        health,
-        started_at,
-        registered_at,
-        reported_at: _,
-        restarts,
-        reason,
-        // Says the same.
-        reason_phrase: _,
-        next_run_at,
-        utc_offset_secs,
-    } = snapshot;
-    let one = (phase, managed, pid, version, health);
-    hash((one, started_at, registered_at, restarts, reason, next_run_at, utc_offset_secs))
 }
 
 #[cfg(test)]
@@ -347,6 +344,21 @@ mod tests {
             let writing = usage.sift(vec![observation(|_| {})]);
             forget(&usage);
             usage.stored(writing, &[true]);
+
+            assert!(is_written(&usage, |_| {}));
+        }
+    }
+
+    #[test]
+    fn a_write_of_which_nothing_is_known_makes_a_return_to_what_was_stored_before_be_written() {
+        let other = ProcessKey::new("ns".parse().unwrap(), "other".parse().unwrap());
+        let outcomes: [fn(&NewestUsage, ToStore); 2] =
+            [|usage, writing| usage.stored(writing, &[true]), |usage, writing| usage.not_stored(&writing)];
+        for outcome in outcomes {
+            let usage = known();
+            let writing = usage.sift(vec![observation(|snapshot| snapshot.phase = Phase::Stopped)]);
+            usage.forget(&other);
+            outcome(&usage, writing);
 
             assert!(is_written(&usage, |_| {}));
         }

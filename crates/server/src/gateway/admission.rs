@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use proctor_runtime::PLACE_WAIT_MAX;
+use proctor_runtime::SLOT_WAIT_MAX;
 use proctor_wire::BEFORE_TLS_MAX;
 use tokio::sync::{Notify, oneshot};
 
@@ -21,7 +21,7 @@ use super::turns::{Charge, Kind, Origin, Queue};
 use crate::metrics::LinkGauges;
 
 /// An agent gives up after ten seconds, or six where it has others to try, and needs some of them for what follows.
-const WAIT_MAX: Duration = BEFORE_TLS_MAX.saturating_sub(PLACE_WAIT_MAX);
+const WAIT_MAX: Duration = BEFORE_TLS_MAX.saturating_sub(SLOT_WAIT_MAX);
 /// Behind a relay, where it may have waited for four seconds already, of nine until its welcome.
 const RELAYED_WAIT_MAX: Duration = Duration::from_secs(3);
 
@@ -46,7 +46,7 @@ impl Admission {
             Origin::Relayed(_) => RELAYED_WAIT_MAX,
         };
         let id = self.queue.lock().arrive(origin, Instant::now(), waiter);
-        let _place = Place { admission: self, id };
+        let _queued = QueuedPeer { admission: self, id };
         self.grant(Instant::now());
         self.arrived.notify_one();
         let charged = tokio::time::timeout(wait_max, granted).await.ok()?.ok()?;
@@ -86,12 +86,12 @@ impl Admission {
 }
 
 /// In the queue, until it is dropped.
-struct Place<'a> {
+struct QueuedPeer<'a> {
     admission: &'a Admission,
     id: u64,
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuedPeer<'_> {
     fn drop(&mut self) {
         let mut queue = self.admission.queue.lock();
         queue.leave(self.id);

@@ -14,7 +14,7 @@ use proctor_wire::{FromAgent, FromServer, ServerCodec, framed, hang_up};
 use uuid::Uuid;
 
 use super::connection::Direct;
-use super::{Gateway, now, relay};
+use super::{Gateway, now, relay, returning};
 use crate::control::ControlError;
 use crate::log_limit::LogLimit;
 
@@ -23,7 +23,11 @@ pub(super) const CERTIFICATE_LIFETIME: Duration = Duration::from_secs(30 * 24 * 
 
 pub(super) async fn enrol(tls: Direct, peer: SocketAddr, gateway: &Gateway) {
     let mut frames = framed(tls, ServerCodec::enrolment());
-    let (who, decided) = match frames.next().await {
+    let first = frames.next().await;
+    if let Some(Ok(FromAgent::Return { certificate_der })) = first {
+        return returning::come_back(frames, certificate_der, peer, gateway).await;
+    }
+    let (who, decided) = match first {
         Some(Ok(FromAgent::Enrol { token_id, token_secret, csr_der, agent, host })) => {
             let token_secret_hash = proctor_pki::hash_secret(&token_secret);
             let request = Request { token_id, token_secret_hash, csr_der, agent, host };
@@ -98,9 +102,11 @@ async fn decide(gateway: &Gateway, request: Request, peer: SocketAddr) -> Result
         needs_approval: gateway.policy.approve_hosts,
     };
     gateway.control.enrol(enrolment).await.map_err(|error| later(&error))??;
+    let believed = gateway.control.believed();
+    let authorities = &believed.authorities;
     let certificate_pem =
-        gateway.authority.issue_agent(&csr_der, &agent, now(), CERTIFICATE_LIFETIME).map_err(|error| later(&error))?;
-    let authority_pem = gateway.authority.certificate_pem().to_owned();
+        authorities.issue_agent(&csr_der, &agent, now(), CERTIFICATE_LIFETIME).map_err(|error| later(&error))?;
+    let authority_pem = authorities.current().certificate_pem().to_owned();
     let signer_der = Some(gateway.signing.signer().certificate_der().to_vec());
     Ok(FromServer::Enrolled { agent, certificate_pem, authority_pem, signer_der })
 }
@@ -142,8 +148,8 @@ fn handshake_words(error: &rustls::Error) -> Option<&'static str> {
         rustls::Error::InvalidCertificate(
             rustls::CertificateError::Expired | rustls::CertificateError::ExpiredContext { .. },
         ) => Some(
-            "the agent's certificate has expired: check its clock and ours; else remove identity/certificate.pem from its \
-             state directory and start it with a join token",
+            "the agent's certificate has expired: check its clock and ours; an agent of this release asks to come back and is \
+             let in with `proctor hosts approve`, an older one needs a join token",
         ),
         rustls::Error::InvalidCertificate(_) => {
             Some("the agent's certificate is not of this server's authority: it enrolled with another server")

@@ -76,7 +76,7 @@ pub(super) struct Opened {
     pub(super) via: Option<Via>,
 }
 
-/// Checks who it is; who gets no session is told why. `slot` is its place among those that are greeted.
+/// Checks who it is; who gets no session is told why. `slot` is its permit among those that are greeted.
 async fn greeted(arrival: Arrival, slot: Option<&Slot>, gateway: &Gateway) -> Option<Opened> {
     let Arrival { connection, presented, peer, via } = arrival;
     let agent = presented.agent.clone();
@@ -122,6 +122,7 @@ fn last_word(
         | Ended::Refused(_)
         | Ended::Unchallenged
         | Ended::Expired
+        | Ended::OtherAuthority
         | Ended::UnsignedThroughRelay) => {
             if let Some(unlogged) = gateway.refused.turn(Instant::now()) {
                 tracing::warn!(%peer, %agent, reason = %error, unlogged, "session refused");
@@ -164,7 +165,7 @@ pub(super) async fn open_direct(tls: Direct, guest: Guest, gateway: Arc<Gateway>
     let presented = match Presented::of(&tls) {
         Ok(Some(presented)) => presented,
         Ok(None) => return tracing::debug!(%peer, "a session needs a certificate"),
-        Err(error) => return tracing::warn!(%peer, %error, "a certificate names no agent"),
+        Err(error) => return tracing::warn!(%peer, %error, "client certificate names no agent"),
     };
     let arrival = Arrival { connection: Connection::Direct(Box::new(tls)), presented, peer, via: None };
     let opened = turn.run(Box::pin(greeted(arrival, Some(&greeting), &gateway))).await;
@@ -198,7 +199,7 @@ pub(super) async fn open_relayed(brought: RelayedHello, gateway: Arc<Gateway>, t
 async fn greeted_behind_relay(brought: RelayedHello, gateway: &Gateway) -> Option<Opened> {
     let RelayedHello { connection, certificate, peer, via } = brought;
     let relay = &via.relay;
-    let agent = match gateway.agent_certificates.verify(&certificate, now()) {
+    let agent = match gateway.control.believed().agent_certificates.verify(&certificate, now()) {
         Ok(agent) => agent,
         Err(error) => {
             tracing::debug!(%relay, error = %chain(&error), "a relay showed a certificate that is no agent's");
@@ -277,6 +278,7 @@ async fn hello(
         answers_logs,
         challenge,
         upgrades,
+        state,
     } = hello
     else {
         return Err(Ended::Closed);
@@ -286,6 +288,9 @@ async fn hello(
     }
     if expires_at.is_none_or(|expires_at| expires_at <= now().as_second()) {
         return Err(Ended::Expired);
+    }
+    if gateway.control.believed().authorities.issuer_of(&certificate).is_none() {
+        return Err(Ended::OtherAuthority);
     }
     if challenge.is_none() && via.is_some() {
         return Err(Ended::UnsignedThroughRelay);
@@ -304,8 +309,16 @@ async fn hello(
     let clock_ahead_ms = time_ms.map(|theirs| theirs.saturating_sub(clock::unix_millis()));
     let relay_cloud = via.map(|via| via.cloud);
     let opening = SessionOpening { agent, key_fingerprint, seen_epoch, facts, relay_cloud };
-    let greeting =
-        Greeting { opening, boot, run: nonce, seen_generation, answers_usage, answers_logs, takes_upgrades: upgrades };
+    let greeting = Greeting {
+        opening,
+        boot,
+        run: nonce,
+        seen_generation,
+        answers_usage,
+        answers_logs,
+        takes_upgrades: upgrades,
+        state,
+    };
     if control.clone_of(&greeting).is_some() {
         return Err(Ended::Cloned);
     }
@@ -350,7 +363,8 @@ pub(super) async fn welcome(
 ) -> Result<Option<Box<ReportCheck>>, Ended> {
     let is_relayed = session.relay_cloud().is_some();
     let (epoch, server_time_ms) = (session.epoch(), clock::unix_millis());
-    let mut welcome = FromServer::Welcome { epoch, beat_interval: pace.beat, server_time_ms, proof: None };
+    let (beat_interval, state_known) = (pace.beat, session.is_state_known());
+    let mut welcome = FromServer::Welcome { epoch, beat_interval, server_time_ms, proof: None, state_known };
     let mut reports = None;
     if let Some(Verified { challenge, certificate, boot, nonce, seen_generation, seen_epoch }) = &verified {
         let terms = SessionTerms {
@@ -361,10 +375,11 @@ pub(super) async fn welcome(
             beat_interval_ms: u64::try_from(pace.beat.as_millis()).unwrap_or(u64::MAX),
             server_time_ms,
             signed_reports: gateway.policy.signed_reports || is_relayed,
+            state_known,
             hello: HelloTerms { boot, nonce, seen_generation: *seen_generation, seen_epoch: *seen_epoch },
         };
         let (proof, seal) = signed_welcome(&gateway.signing.signer(), &terms)?;
-        welcome = FromServer::Welcome { epoch, beat_interval: pace.beat, server_time_ms, proof: Some(proof) };
+        welcome = FromServer::Welcome { epoch, beat_interval, server_time_ms, proof: Some(proof), state_known };
         if terms.signed_reports {
             reports = Some(Box::new(ReportCheck::new(&terms, certificate)?));
         }

@@ -15,6 +15,7 @@ mod pacing;
 mod proof;
 mod relay;
 mod replies;
+mod returning;
 mod sender;
 mod session;
 mod signing;
@@ -26,7 +27,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_pki::{AgentCertificates, Authority, AuthoritySecret};
+use proctor_pki::{Authority, AuthoritySecret};
 use proctor_runtime::{Backoff, Greeting, Handshakes, Tasks, clock, prepare_link};
 use proctor_store::Store;
 use proctor_wire::{ALPN_ENROL, ALPN_RELAY, ALPN_SESSION, Counted};
@@ -48,20 +49,24 @@ use turns::Origin;
 pub(crate) use signing::{rotate as rotate_signing_key, secret as signing_secret};
 pub(crate) use tickets::keys as ticket_keys;
 
-const AUTHORITY: &str = "authority";
+pub(crate) const AUTHORITY: &str = "authority";
 /// For the handshake and the greeting.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
 
-/// The server's own authority: read from the store, made on first use.
+/// The server's own authority, the old one while another takes over: read from the store, made on first use.
 pub async fn authority(store: &Arc<dyn Store>) -> Result<Authority, ServerError> {
-    let bytes = match store.secret(AUTHORITY).await? {
-        Some(bytes) => bytes,
-        None => store.secret_or_insert(AUTHORITY, Authority::generate(now())?.to_bytes()).await?,
-    };
-    Ok(Authority::load(&AuthoritySecret::from_bytes(&bytes)?)?)
+    Ok(Authority::load(&AuthoritySecret::from_bytes(&authority_secret(store).await?)?)?)
 }
 
-fn now() -> jiff::Timestamp {
+/// As it is stored, its successor included.
+pub(crate) async fn authority_secret(store: &Arc<dyn Store>) -> Result<Vec<u8>, ServerError> {
+    Ok(match store.secret(AUTHORITY).await? {
+        Some(bytes) => bytes,
+        None => store.secret_or_insert(AUTHORITY, Authority::generate(now())?.to_bytes()).await?,
+    })
+}
+
+pub(crate) fn now() -> jiff::Timestamp {
     jiff::Timestamp::from_millisecond(clock::unix_millis()).expect("the clock's time is a time")
 }
 
@@ -69,8 +74,6 @@ fn now() -> jiff::Timestamp {
 #[derive(Debug)]
 struct Gateway {
     control: Control,
-    authority: Authority,
-    agent_certificates: AgentCertificates,
     signing: Arc<Signing>,
     greetings: Arc<Handshakes>,
     admission: Arc<Admission>,
@@ -119,12 +122,13 @@ pub(crate) async fn serve(
     policy: LinkPolicy,
     tasks: &Tasks,
 ) -> Result<SocketAddr, ServerError> {
-    let authority = control.authority().await?;
-    control.metrics().count_certificates(authority.signed());
-    let signing = Signing::new(&control.signing_secret().await?, control.control_epoch().await?, &authority)?;
+    let believed = control.reload_authorities().await?;
+    control.metrics().count_certificates(control.certificates_signed());
+    let authority = believed.authorities.current();
+    let signing = Signing::new(&control.signing_secret().await?, control.control_epoch().await?, authority)?;
     let signing = Arc::new(signing);
     let tickets = tickets::load(&control).await;
-    let certificate = LinkCertificate::issue(&authority, tickets.clone(), now())?;
+    let certificate = LinkCertificate::issue(&believed, tickets.clone(), now())?;
     control.serves_link_until(certificate.expires_at.as_second());
     control.signs_until(signing.signer().expires_at().as_second());
     let listen_error = |source| ServerError::Listen { address, source };
@@ -135,11 +139,8 @@ pub(crate) async fn serve(
     let (greetings, refused, unkept) = (Arc::default(), LogLimit::default(), LogLimit::default());
     let (unsettled, sessions) = (LogLimit::default(), AgentLogLimit::default());
     let admission = Arc::new(Admission::new(control.metrics().link_gauges()));
-    let agent_certificates = AgentCertificates::of(&authority)?;
     let gateway = Arc::new(Gateway {
         control,
-        authority,
-        agent_certificates,
         signing,
         greetings,
         admission,
@@ -174,7 +175,7 @@ async fn accept(listener: TcpListener, mut certificate: LinkCertificate, gateway
             }
         };
         backoff.reset();
-        if certificate.renew_if_due(&gateway.authority, now()) {
+        if certificate.renew_if_due(&gateway.control.believed(), now()) {
             gateway.control.serves_link_until(certificate.expires_at.as_second());
         }
         // Nobody is waited for here: known agents stand in the same queue as strangers until they are accepted.

@@ -39,7 +39,7 @@ const GREETINGS_MAX: usize = 128;
 /// What the large frames of all agents on one connection take together. Nothing of a frame is verified before it is whole,
 /// and it is the relay that finishes it.
 const LARGE_FRAMES_BYTES_MAX: usize = 128 * 1024 * 1024;
-/// A relay gets a new certificate no more often; each costs a signature of the authority.
+/// A relay gets a new certificate no more often, unless the authority changes; each costs a signature.
 const RENEW_PERIOD_MIN: Duration = Duration::from_secs(60);
 /// Answers to a relay itself; what does not fit is asked again.
 const REPLIES_MAX: usize = 4;
@@ -48,7 +48,7 @@ type Frames = Outgoing<Direct, RelayFrame, RelayFrame>;
 type Arrivals = Incoming<Direct, RelayFrame, RelayFrame>;
 
 #[derive(Debug, thiserror::Error)]
-enum Ended {
+enum RelayEnd {
     #[error("the relay closed the connection")]
     Closed,
     #[error("the relay was silent for too long")]
@@ -71,7 +71,7 @@ enum Ended {
     Pki(#[from] proctor_pki::PkiError),
 }
 
-impl From<Lost> for Ended {
+impl From<Lost> for RelayEnd {
     fn from(lost: Lost) -> Self {
         match lost {
             Lost::Closed => Self::Closed,
@@ -106,13 +106,15 @@ pub(super) async fn enrol(gateway: &Gateway, request: Request, peer: SocketAddr)
     let enrolled: Result<RelayId, EnrolRefusal> =
         gateway.control.enrol_relay(enrolment).await.map_err(|error| later(&error))?;
     let relay = enrolled?;
+    let believed = gateway.control.believed();
+    let authorities = &believed.authorities;
     let certificate_pem =
-        gateway.authority.issue_relay(&csr_der, &relay, now(), CERTIFICATE_LIFETIME).map_err(|error| later(&error))?;
+        authorities.issue_relay(&csr_der, &relay, now(), CERTIFICATE_LIFETIME).map_err(|error| later(&error))?;
     tracing::info!(%peer, %relay, cloud, "relay enrolled");
     Ok(FromServer::RelayEnrolled {
         relay,
         certificate_pem,
-        authority_pem: gateway.authority.certificate_pem().to_owned(),
+        authority_pem: authorities.current().certificate_pem().to_owned(),
     })
 }
 
@@ -225,7 +227,7 @@ async fn carry(
     mut frames: Frames,
     mut arrivals: Arrivals,
     tasks: &Tasks,
-) -> Result<(), Ended> {
+) -> Result<(), RelayEnd> {
     frames.send(RelayFrame::Welcome { beats_interval: BEATS_INTERVAL }).await?;
     let (replies, mut to_reply) = tokio::sync::mpsc::channel(REPLIES_MAX);
     let opener = Opener {
@@ -253,25 +255,32 @@ async fn carry(
                     let _ = replies.try_send(RelayFrame::Beats { streams: Vec::new() });
                 }
                 RelayFrame::Renew { csr_der } => {
-                    let is_due = renewed_at.is_none_or(|at: Instant| at.elapsed() >= RENEW_PERIOD_MIN);
+                    let generation = gateway.control.believed().generation;
+                    let is_due = renewed_at
+                        .is_none_or(|(of, at): (u64, Instant)| of != generation || at.elapsed() >= RENEW_PERIOD_MIN);
                     if !is_due {
                         continue;
                     }
-                    renewed_at = Some(Instant::now());
+                    renewed_at = Some((generation, Instant::now()));
+                    gateway.control.relay_renews(&connection.relay).await;
                     let _ = replies.try_send(renewed(gateway, connection, key, &csr_der)?);
                 }
+                RelayFrame::Trusted(trusted) => gateway.control.relay_trusts(&connection.relay, trusted).await,
                 RelayFrame::Unknown => {}
                 RelayFrame::Hello { .. }
                 | RelayFrame::Welcome { .. }
                 | RelayFrame::Refused { .. }
                 | RelayFrame::Renewed { .. }
+                | RelayFrame::Authorities(_)
                 | RelayFrame::Data { .. }
                 | RelayFrame::Credit { .. }
-                | RelayFrame::Close { .. } => return Err(Ended::Misspoken),
+                | RelayFrame::Close { .. } => return Err(RelayEnd::Misspoken),
             }
         }
     };
     let shutdown = tasks.shutdown();
+    let mut authorities = gateway.control.authority_generations();
+    authorities.mark_changed();
     let talk = async {
         loop {
             // Before the streams are looked at: what they have to say is there before they are left.
@@ -291,6 +300,9 @@ async fn carry(
             }
             tokio::select! {
                 () = streams.woken() => {}
+                Ok(()) = authorities.changed() => if let Some(announced) = gateway.control.announcement_of(&connection.relay) {
+                    frames.feed(RelayFrame::Authorities(announced)).await?;
+                },
                 () = shutdown.cancelled(), if !shutdown.is_cancelled() => {}
                 Some(reply) = to_reply.recv() => frames.feed(reply).await?,
             }
@@ -299,16 +311,18 @@ async fn carry(
     tokio::select! {
         ended = listen => ended,
         ended = talk => ended,
-        () = connection.dismissed() => Err(Ended::Revoked),
+        () = connection.dismissed() => Err(RelayEnd::Revoked),
     }
 }
 
 /// A certificate for the key that the relay has.
-fn renewed(gateway: &Gateway, connection: &RelayConnection, key: &str, csr_der: &[u8]) -> Result<RelayFrame, Ended> {
+fn renewed(gateway: &Gateway, connection: &RelayConnection, key: &str, csr_der: &[u8]) -> Result<RelayFrame, RelayEnd> {
     if proctor_pki::requested_fingerprint(csr_der)? != key {
-        return Err(Ended::RenewKey);
+        return Err(RelayEnd::RenewKey);
     }
-    let certificate_pem = gateway.authority.issue_relay(csr_der, &connection.relay, now(), CERTIFICATE_LIFETIME)?;
+    let believed = gateway.control.believed();
+    let authorities = &believed.authorities;
+    let certificate_pem = authorities.issue_relay(csr_der, &connection.relay, now(), CERTIFICATE_LIFETIME)?;
     Ok(RelayFrame::Renewed { certificate_pem })
 }
 
@@ -332,11 +346,11 @@ struct Paces {
 
 impl Opener {
     /// Beyond the pace a stream is closed before anything of it is verified. A relay of ours keeps to the pace.
-    fn open(&self, number: u32, certificate_der: Vec<u8>) -> Result<(), Ended> {
+    fn open(&self, number: u32, certificate_der: Vec<u8>) -> Result<(), RelayEnd> {
         let Some(stream) = self.connection.streams.accept(number)? else { return Ok(()) };
         let (mut paces, at) = (self.paces.lock(), Instant::now());
         if paces.openings.take(at).is_err() {
-            return paces.refusals.take(at).map_err(|_| Ended::Hurried); // dropped, and so closed
+            return paces.refusals.take(at).map_err(|_| RelayEnd::Hurried); // dropped, and so closed
         }
         drop(paces);
         let Ok(greeting) = self.greetings.clone().try_acquire_owned() else {

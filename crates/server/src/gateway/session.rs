@@ -59,6 +59,12 @@ pub(super) enum Ended {
     /// TLS refuses it in a full handshake; a ticket says only that it was good once.
     #[error("the certificate that the TLS ticket is for has expired: check the clocks of both")]
     Expired,
+    /// As [`Self::Expired`].
+    #[error(
+        "the agent's certificate is of an authority that this control plane has given up: remove identity/certificate.pem \
+         and identity/authority.pem from its state directory and start it with a new join token"
+    )]
+    OtherAuthority,
     #[error("too many sessions open at the same time")]
     Busy(Duration),
     #[error("the agent must sign what it says through a relay, and did not: upgrade the agent")]
@@ -262,12 +268,16 @@ async fn listen(reader: &mut Reader<'_>, receiver: &mut Receiver) -> Result<(), 
                 let messages = check.open(&signed, &mut skipped).map_err(Ended::Forged)?;
                 reader.tell_skipped(skipped);
                 for message in messages {
-                    Box::pin(reader.hear(message)).await?;
+                    if let Some(message) = reader.hear_now(message) {
+                        Box::pin(reader.hear(message)).await?;
+                    }
                 }
             }
             // A beat says nothing that a carrier could not say.
             (message @ (FromAgent::Beat | FromAgent::Unknown), _) | (message, false) => {
-                Box::pin(reader.hear(message)).await?;
+                if let Some(message) = reader.hear_now(message) {
+                    Box::pin(reader.hear(message)).await?;
+                }
             }
             (_, true) => return Err(Ended::Forged(Untrusted::Unsigned)),
         }
@@ -279,7 +289,7 @@ impl Reader<'_> {
         if let Some(Skipped { what, count, first }) = skipped
             && let Some(unlogged) = self.gateway.unkept.turn(Instant::now())
         {
-            tracing::warn!(agent = %self.session.agent(), what, count, first, unlogged, "skipped items of a message");
+            tracing::warn!(agent = %self.session.agent(), what, count, first, unlogged, "skipped unreadable items of a message");
         }
     }
 
@@ -301,6 +311,13 @@ impl Reader<'_> {
         self.session.wake();
     }
 
+    /// An outcome, unless it has to wait: in a call to the whole fleet one comes of every agent. Gives the rest back.
+    fn hear_now(&self, message: FromAgent) -> Option<FromAgent> {
+        let FromAgent::Outcome { operation, outcome } = message else { return Some(message) };
+        let waits = self.gateway.control.arrived_now(self.session, operation, outcome)?;
+        Some(FromAgent::Outcome { operation: waits.0, outcome: waits.1 })
+    }
+
     async fn hear(&mut self, message: FromAgent) -> Result<(), Ended> {
         let Self { gateway, session, unstored, .. } = self;
         let control = &gateway.control;
@@ -310,18 +327,14 @@ impl Reader<'_> {
                 if let Some(reported_at) = observations.iter().map(|(_, snapshot)| snapshot.reported_at).max() {
                     control.saw_report(session, reported_at).await;
                 }
-                // The next report brings newer ones; a full store must not end the session.
-                if let Err(error) = control.observed(session, observations).await
-                    && let Some(unlogged) = gateway.unkept.turn(Instant::now())
-                {
-                    tracing::warn!(agent = %session.agent(), %error, unlogged, "cannot store observations");
-                }
+                control.observed(session, observations).await;
             }
             FromAgent::Events { events } => {
                 unstored.extend(events);
                 store_events(gateway, session, unstored).await?;
             }
             FromAgent::Renew { csr_der } => {
+                control.agent_renews(session.agent()).await;
                 let renewed = renewed(gateway, session, &csr_der)?;
                 self.reply(renewed);
             }
@@ -363,10 +376,13 @@ impl Reader<'_> {
             FromAgent::Settled { epoch, recorded } if epoch == session.epoch() => {
                 control.settled(session, recorded).await;
             }
+            FromAgent::Trusted(trusted) => control.agent_trusts(session, trusted).await,
             FromAgent::Settled { .. } | FromAgent::Seen { .. } | FromAgent::Unknown => {}
-            FromAgent::Enrol { .. } | FromAgent::EnrolRelay { .. } | FromAgent::Hello { .. } | FromAgent::Signed(_) => {
-                return Err(Ended::Closed);
-            }
+            FromAgent::Enrol { .. }
+            | FromAgent::EnrolRelay { .. }
+            | FromAgent::Return { .. }
+            | FromAgent::Hello { .. }
+            | FromAgent::Signed(_) => return Err(Ended::Closed),
         }
         Ok(())
     }
@@ -377,7 +393,9 @@ fn renewed(gateway: &Gateway, session: &Session, csr_der: &[u8]) -> Result<FromS
     if proctor_pki::requested_fingerprint(csr_der)? != session.key_fingerprint() {
         return Err(Ended::RenewKey);
     }
-    let certificate_pem = gateway.authority.issue_agent(csr_der, session.agent(), now(), CERTIFICATE_LIFETIME)?;
+    let believed = gateway.control.believed();
+    let authorities = &believed.authorities;
+    let certificate_pem = authorities.issue_agent(csr_der, session.agent(), now(), CERTIFICATE_LIFETIME)?;
     if let Ok(expires_at) = proctor_pki::expires_at(&certificate_pem) {
         session.renewed(expires_at.as_second());
     }
@@ -410,7 +428,7 @@ async fn store_events(gateway: &Gateway, session: &Session, unstored: &mut Vec<E
         Err(error) if unstored.len() > UNSTORED_MAX => return Err(error.into()),
         Err(error) => {
             if let Some(unlogged) = gateway.unkept.turn(Instant::now()) {
-                tracing::warn!(agent = %session.agent(), %error, unlogged, "events wait for the store");
+                tracing::warn!(agent = %session.agent(), %error, unlogged, "cannot store events, retrying");
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The key that signs what the server tells agents.
 //!
 //! Promised: it is made at the first start and kept in the store, like the authority; its certificate is renewed long
-//! before it ends, also while the store cannot be read; a rotation by another program on the same store is noticed within [`LOOK_PERIOD`], and every agent
+//! before it ends, also while the store cannot be read, and replaced when another authority vouches for it; a rotation by another program on the same store is noticed within [`LOOK_PERIOD`], and every agent
 //! that is connected hears of it then. Sessions that have something to sign at the same time share one signature: a
 //! call that goes to the whole fleet costs some hundred of them, not one for each agent. Nobody waits for company.
 //! Absent: what is signed (see `sender`).
@@ -38,6 +38,8 @@ pub(super) struct Signing {
 #[derive(Debug)]
 struct Present {
     secret: SigningSecret,
+    /// The fingerprint of the authority that vouches for it.
+    authority: String,
     signer: Arc<CommandSigner>,
 }
 
@@ -72,7 +74,12 @@ impl Signing {
     pub(super) fn new(secret: &[u8], control_epoch: u64, authority: &Authority) -> Result<Self, ServerError> {
         let secret = SigningSecret::from_bytes(secret)?;
         let signer = Arc::new(CommandSigner::issue(authority, &secret, now())?);
-        Ok(Self { present: RwLock::new(Present { secret, signer }), waiting: Mutex::default(), control_epoch })
+        let authority = authority.fingerprint();
+        Ok(Self {
+            present: RwLock::new(Present { secret, authority, signer }),
+            waiting: Mutex::default(),
+            control_epoch,
+        })
     }
 
     pub(super) fn signer(&self) -> Arc<CommandSigner> {
@@ -132,10 +139,13 @@ impl Signing {
     fn use_key(&self, secret: SigningSecret, authority: &Authority, now: Timestamp) -> Result<bool, ServerError> {
         let present = self.signer();
         let is_other = secret.number != present.number();
-        if is_other || present.is_due(now) {
+        let vouches = authority.fingerprint();
+        // Agents that are connected know the key already.
+        let is_other_authority = self.present.read().authority != vouches;
+        if is_other || is_other_authority || present.is_due(now) {
             let signer = Arc::new(CommandSigner::issue(authority, &secret, now)?);
             tracing::info!(number = signer.number(), "signing with a new key or certificate");
-            *self.present.write() = Present { secret, signer };
+            *self.present.write() = Present { secret, authority: vouches, signer };
         }
         Ok(is_other)
     }
@@ -151,12 +161,21 @@ impl Drop for SignsForAll<'_> {
 
 /// Follows the store until the server ends.
 pub(super) async fn follow(gateway: Arc<Gateway>) {
-    let Gateway { control, signing, authority, .. } = &*gateway;
+    let Gateway { control, signing, .. } = &*gateway;
     let mut period = tokio::time::interval(LOOK_PERIOD);
     let mut logged_at = None;
     loop {
-        period.tick().await;
-        let secret = control.signing_secret().await;
+        tokio::select! {
+            _ = period.tick() => {}
+            () = control.authorities_changed() => {}
+        }
+        let reloaded = control.reload_authorities().await;
+        let believed = control.believed();
+        let authority = believed.authorities.current();
+        let secret = match reloaded {
+            Ok(_) => control.signing_secret().await,
+            Err(error) => Err(error),
+        };
         match secret.and_then(|secret| signing.take_over(&secret, authority, now())) {
             Ok(is_other) => {
                 logged_at = None;
@@ -202,6 +221,7 @@ mod tests {
             beat_interval_ms: 1,
             server_time_ms: 1,
             signed_reports: false,
+            state_known: false,
             hello: proctor_pki::HelloTerms {
                 boot: &"boot".into(),
                 nonce: b"run",

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Instant;
 
 use proctor_model::{Namespace, OperationId, PoolId, ProcessKey};
 use proctor_store::{Assignment, Assignments, PoolAssignment};
@@ -107,7 +108,7 @@ impl Talk<'_> {
         Ok(())
     }
 
-    /// What somebody wants to know of the agent, and which version it should become.
+    /// What somebody wants to know of the agent, whom it should believe, and which version it should become.
     async fn ask(&mut self) -> Result<(), Ended> {
         for Question { request, key, asked } in self.session.take_questions() {
             let question = match asked {
@@ -115,6 +116,9 @@ impl Talk<'_> {
                 Asked::Log(query) => FromServer::QueryLog { request, key, query },
             };
             self.sender.feed(question).await?;
+        }
+        if let Some(announced) = self.control.take_announcement(self.session) {
+            self.sender.feed(FromServer::Authorities(announced)).await?;
         }
         if let Some(order) = self.control.take_upgrade(self.session) {
             self.sender.feed(FromServer::Upgrade(order)).await?;
@@ -136,7 +140,8 @@ impl Talk<'_> {
         let mut deliveries = self.control.take_deliveries(self.session, DELIVERIES_MAX);
         let is_more = deliveries.len() == DELIVERIES_MAX;
         while self.session.take_reassign() {
-            deliveries = self.assign(deliveries).await?;
+            // Boxed: it is large, and most deliveries need none.
+            deliveries = Box::pin(self.assign(deliveries)).await?;
         }
         for delivery in deliveries {
             self.operate(delivery).await?;
@@ -148,19 +153,26 @@ impl Talk<'_> {
         // With its spec, also where that was assigned just now: an agent may have skipped the assignment because it
         // cannot read it, and begins a queued operation when others have been assigned.
         let operation = delivery.operation;
-        let message = FromServer::Operate {
-            operation,
-            key: delivery.key,
-            kind: delivery.kind,
-            spec: delivery.spec,
-            expires_in: delivery.expires_in,
-        };
+        let was_cancelled = self.take_cancelled(operation);
+        // Now, and not when it was taken: on a slow link it may have been held for minutes. What is too late by now never
+        // reaches the agent, and ends when its time is over.
+        let expires_in = delivery.expires_at.saturating_duration_since(Instant::now());
+        if expires_in.is_zero() {
+            return Ok(());
+        }
+        let message =
+            FromServer::Operate { operation, key: delivery.key, kind: delivery.kind, spec: delivery.spec, expires_in };
         self.sender.feed(message).await?;
-        if let Some(at) = self.cancelled.iter().position(|cancelled| *cancelled == operation) {
-            self.cancelled.swap_remove(at);
+        if was_cancelled {
             self.sender.feed(FromServer::Cancel { operations: vec![operation] }).await?;
         }
         Ok(())
+    }
+
+    /// Whether it was cancelled while it was held.
+    fn take_cancelled(&mut self, operation: OperationId) -> bool {
+        let at = self.cancelled.iter().position(|cancelled| *cancelled == operation);
+        at.map(|at| self.cancelled.swap_remove(at)).is_some()
     }
 
     /// Sends what changed in the order of its generations, so that an agent that has seen one has seen
@@ -168,9 +180,13 @@ impl Talk<'_> {
     /// Returns deliveries that came meanwhile and need what has been registered since.
     async fn assign(&mut self, mut deliveries: Vec<Delivery>) -> Result<Vec<Delivery>, Ended> {
         let (control, session) = (self.control, self.session);
-        let Assignments { processes, pools, all_through } = control.assignments(session).await?;
-        if all_through.is_some() {
-            tracing::warn!(agent = %session.agent(), generation = session.sent_generation(), "agent is behind the oldest tombstone, sending the full registration list");
+        let is_resync = session.take_resync();
+        let since = if is_resync { 0 } else { session.sent_generation() };
+        let Assignments { processes, pools, all_through } = control.assignments(session, since).await?;
+        if is_resync || all_through.is_some() {
+            let why =
+                if is_resync { "agent holds other registrations" } else { "agent is behind the oldest tombstone" };
+            tracing::warn!(agent = %session.agent(), generation = session.sent_generation(), why, "sending the full registration list");
             // Before the generations that they say it has: an agent that ends in between is told again.
             for part in registered_parts(&processes, &pools) {
                 self.sender.feed(FromServer::Registered(part)).await?;

@@ -36,7 +36,7 @@ pub(crate) async fn keys(store: &Arc<dyn Store>, now: Timestamp) -> Result<Ticke
                 None => return Ok(keys),
             },
             Err(error) => {
-                tracing::warn!(error = %chain(&error), "the keys of TLS tickets are replaced");
+                tracing::warn!(error = %chain(&error), "TLS ticket keys unreadable, replacing them");
                 (None, TicketKeys::generate(now))
             }
         };
@@ -44,7 +44,7 @@ pub(crate) async fn keys(store: &Arc<dyn Store>, now: Timestamp) -> Result<Ticke
             (Ok(Replaced::ByUs), _) => return Ok(new),
             (Ok(Replaced::ByAnother(other)), _) => stored = other,
             (Err(error), Some(keys)) => {
-                tracing::warn!(error = %chain(&error), "the keys of TLS tickets are not rotated: the store cannot be written");
+                tracing::warn!(error = %chain(&error), "TLS ticket keys not rotated: the store is not writable");
                 return Ok(keys);
             }
             (Err(error), None) => return Err(error.into()),
@@ -71,7 +71,7 @@ pub(super) async fn load(control: &crate::control::Control) -> Arc<Tickets> {
     let keys = match control.ticket_keys(now()).await {
         Ok(keys) => keys,
         Err(error) => {
-            tracing::warn!(error = %chain(&error), "cannot read or write the keys of TLS tickets: agents will need full handshakes after the next restart");
+            tracing::warn!(error = %chain(&error), "cannot read or write TLS ticket keys: agents will need full handshakes after the next restart");
             TicketKeys::generate(now())
         }
     };
@@ -85,7 +85,7 @@ pub(super) async fn follow(control: crate::control::Control, tickets: Arc<Ticket
         period.tick().await;
         match control.ticket_keys(now()).await {
             Ok(keys) => tickets.set(&keys),
-            Err(error) => tracing::warn!(error = %chain(&error), "cannot rotate the keys of TLS tickets"),
+            Err(error) => tracing::warn!(error = %chain(&error), "cannot rotate TLS ticket keys"),
         }
     }
 }

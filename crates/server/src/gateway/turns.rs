@@ -172,7 +172,7 @@ impl Shares {
 /// Who waits, and what may be spent; `W` is how a peer is told of its turn.
 #[derive(Debug)]
 pub(super) struct Queue<W> {
-    /// By rank; the place of agents behind relays is empty.
+    /// By rank; the one for agents behind relays is empty.
     waiting: [BTreeMap<u64, W>; 4],
     of_relays: OfRelays<W>,
     of_known: Shares,

@@ -32,6 +32,8 @@ pub struct Metrics {
     sessions: Labelled<Counter, 1>,
     admissions: Labelled<Counter, 1>,
     handshakes: Labelled<Counter, 1>,
+    /// By what was compared, and the result.
+    resyncs: Labelled<Counter, 2>,
     link: Arc<LinkGauges>,
     enrolments: Labelled<Counter, 1>,
     /// Counted by the authority itself.
@@ -53,6 +55,7 @@ impl Default for Metrics {
             sessions: Labelled::default(),
             admissions: Labelled::default(),
             handshakes: Labelled::default(),
+            resyncs: Labelled::default(),
             link: Arc::default(),
             enrolments: Labelled::default(),
             certificates: OnceLock::new(),
@@ -125,6 +128,11 @@ impl Metrics {
     /// `full`, `resumed` or `failed`.
     pub(crate) fn handshake(&self, kind: &str) {
         self.handshakes.of([kind]).add(1);
+    }
+
+    /// Whether an agent that opened a session had the same `assignments` or `observations` as the store.
+    pub(crate) fn resync(&self, what: &str, is_equal: bool) {
+        self.resyncs.of([what, if is_equal { "equal" } else { "different" }]).add(1);
     }
 
     pub(crate) fn link_gauges(&self) -> Arc<LinkGauges> {
@@ -228,6 +236,8 @@ impl Metrics {
         text.counters("proctor_link_admissions_total", help, ["result"], &self.admissions);
         let help = "TLS handshakes of agents.";
         text.counters("proctor_link_handshakes_total", help, ["kind"], &self.handshakes);
+        let help = "Sessions whose agent said a hash of what it has; nothing is sent of what is equal.";
+        text.counters("proctor_link_resyncs_total", help, ["what", "result"], &self.resyncs);
     }
 }
 

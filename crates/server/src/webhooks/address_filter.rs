@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use proctor_model::FieldError;
+use proctor_model::{FieldError, Message, messages};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use super::url::WebhookUrl;
@@ -28,28 +28,31 @@ impl AddressFilter {
         self.refusal(address).map_or(Ok(()), |problem| Err(FieldError::new("url", problem)))
     }
 
-    fn refusal(&self, address: IpAddr) -> Option<String> {
+    fn refusal(&self, address: IpAddr) -> Option<Message> {
         if self.0.contain(address) {
             return None;
         }
-        let kind = forbidden(address).or_else(|| is_own(address).then_some("an address of this machine"))?;
-        Some(format!("{address} is {kind}: allow it with --webhook-allow of the server if it is meant"))
+        let kind = forbidden(address).or_else(|| is_own(address).then_some(messages::own_address as Kind))?;
+        Some(messages::address_not_allowed(address, kind()))
     }
 }
 
-/// A part of the address space, and what it is.
-type Part<A> = (A, u32, &'static str);
+/// What an address is, for who wanted to use it.
+type Kind = fn() -> Message;
 
-const LOOPBACK: &str = "a loopback address";
-const LINK_LOCAL: &str = "a link-local address, where clouds serve their metadata";
-const METADATA: &str = "the metadata service of a cloud";
-const NO_HOST: &str = "no address of one host";
-const PRIVATE: &str = "an address of a private network";
-const DOCUMENTATION: &str = "an address for documentation";
-const PROTOCOLS: &str = "an address reserved for protocols";
-const BENCHMARKS: &str = "an address for benchmarks";
-const MULTICAST: &str = "a multicast address";
-const NOT_GLOBAL: &str = "not an address of the public internet";
+/// A part of the address space, and what it is.
+type Part<A> = (A, u32, Kind);
+
+const LOOPBACK: Kind = messages::loopback_address;
+const LINK_LOCAL: Kind = messages::link_local_address;
+const METADATA: Kind = messages::metadata_address;
+const NO_HOST: Kind = messages::no_host_address;
+const PRIVATE: Kind = messages::private_address;
+const DOCUMENTATION: Kind = messages::documentation_address;
+const PROTOCOLS: Kind = messages::protocol_address;
+const BENCHMARKS: Kind = messages::benchmark_address;
+const MULTICAST: Kind = messages::multicast_address;
+const NOT_GLOBAL: Kind = messages::not_a_public_address;
 
 /// What is not globally reachable by IANA's registry of special purposes; then public addresses at which clouds
 /// serve what belongs to a machine.
@@ -86,10 +89,10 @@ const V6: [Part<Ipv6Addr>; 10] = [
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, DOCUMENTATION),
 ];
 
-const GLOBAL_V6: Part<Ipv6Addr> = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3, "");
+const GLOBAL_V6: Part<Ipv6Addr> = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3, NOT_GLOBAL);
 
 /// What an address is that a webhook must not reach.
-fn forbidden(address: IpAddr) -> Option<&'static str> {
+fn forbidden(address: IpAddr) -> Option<Kind> {
     match embedded_v4(address).unwrap_or(address) {
         IpAddr::V4(v4) => {
             let holds =

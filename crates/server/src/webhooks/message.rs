@@ -22,7 +22,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Of `events`, as many from the beginning as go into one request; `next` is the place after
+    /// Of `events`, as many from the beginning as go into one request; `next` is the position after
     /// all of them.
     pub(super) fn of(format: WebhookFormat, events: &[StoredEvent], next: u64) -> Self {
         match format {
@@ -116,7 +116,7 @@ mod tests {
 
     fn stored(id: u64, kind: EventKind, report_id: Option<i64>) -> StoredEvent {
         let process = Some("web/nginx".parse().unwrap());
-        let (proc_name, content) = ("nginx".to_owned(), format!("event {id}").into());
+        let (proc_name, content) = ("nginx".to_owned(), proctor_model::Message::foreign(format!("event {id}")));
         let details = BTreeMap::new();
         StoredEvent {
             id,

@@ -53,7 +53,7 @@ const PACE: Duration = Duration::from_millis(100);
 const RETRY_FLOOR: Duration = Duration::from_millis(200);
 const RETRY_CEILING: Duration = Duration::from_secs(60);
 const AGE_MAX_MS: Millis = 24 * 3600 * 1000;
-/// A webhook that is not concerned keeps its place in memory and writes it this seldom.
+/// A webhook that is not concerned keeps its cursor in memory and writes it this seldom.
 const UNWRITTEN_MAX: u64 = 1000;
 /// The list of webhooks is read again at least this often; tools may write beside the server.
 const RECONCILE_PERIOD: Duration = Duration::from_secs(60);
@@ -82,7 +82,7 @@ impl Forwarder {
             changed.mark_unchanged();
             match self.control.webhooks().await {
                 Ok(webhooks) => self.reconcile(webhooks),
-                Err(error) => tracing::warn!(%error, "the webhooks cannot be read"),
+                Err(error) => tracing::warn!(%error, "cannot read webhooks"),
             }
             let _ = tokio::time::timeout(RECONCILE_PERIOD, changed.changed()).await;
         }
@@ -91,7 +91,7 @@ impl Forwarder {
     fn reconcile(&mut self, webhooks: Vec<Webhook>) {
         self.running.retain(|id, stop| {
             if stop.is_cancelled() {
-                tracing::error!(webhook = %id, "webhook sender ended unexpectedly: starting it again");
+                tracing::error!(webhook = %id, "webhook sender exited unexpectedly, restarting");
                 return false;
             }
             let is_wanted = webhooks.iter().any(|webhook| webhook.id == *id);
@@ -114,7 +114,7 @@ impl Forwarder {
                         let _ = stop.run_until_cancelled(sender.run()).await;
                     });
                 }
-                Err(error) => tracing::error!(webhook = %id, error = chain(&error), "a webhook cannot be served"),
+                Err(error) => tracing::error!(webhook = %id, error = chain(&error), "cannot deliver to webhook"),
             }
         }
     }

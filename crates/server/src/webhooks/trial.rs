@@ -35,26 +35,26 @@ pub struct WebhookTrial {
 pub(crate) struct TrialLimits {
     /// When each was tested last; entries older than [`PAUSE`] are dropped, so it stays as short as the list of webhooks.
     last: Mutex<HashMap<Uuid, Instant>>,
-    places: Semaphore,
+    slots: Semaphore,
 }
 
 impl Default for TrialLimits {
     fn default() -> Self {
-        Self { last: Mutex::default(), places: Semaphore::new(UNDER_WAY_MAX) }
+        Self { last: Mutex::default(), slots: Semaphore::new(UNDER_WAY_MAX) }
     }
 }
 
 impl TrialLimits {
-    /// A place for a test of this webhook, which must exist; None where it has to wait.
+    /// A permit to this webhook, which must exist; None where it has to wait.
     pub(crate) fn admit(&self, webhook: Uuid, now: Instant) -> Option<SemaphorePermit<'_>> {
         let mut last = self.last.lock();
         last.retain(|_, at| now.saturating_duration_since(*at) < PAUSE);
         if last.contains_key(&webhook) {
             return None;
         }
-        let place = self.places.try_acquire().ok()?;
+        let permit = self.slots.try_acquire().ok()?;
         last.insert(webhook, now);
-        Some(place)
+        Some(permit)
     }
 }
 
@@ -82,17 +82,17 @@ mod tests {
         let (limits, now) = (TrialLimits::default(), Instant::now());
         let first = Uuid::new_v4();
 
-        let place = limits.admit(first, now);
+        let permit = limits.admit(first, now);
 
-        assert!(place.is_some());
-        drop(place);
+        assert!(permit.is_some());
+        drop(permit);
         assert!(limits.admit(first, now + PAUSE - Duration::from_millis(1)).is_none());
         assert!(limits.admit(first, now + PAUSE).is_some());
         let later = now + 2 * PAUSE;
-        let places: Vec<_> = (0..UNDER_WAY_MAX).map(|_| limits.admit(Uuid::new_v4(), later)).collect();
-        assert!(places.iter().all(Option::is_some));
+        let permits: Vec<_> = (0..UNDER_WAY_MAX).map(|_| limits.admit(Uuid::new_v4(), later)).collect();
+        assert!(permits.iter().all(Option::is_some));
         assert!(limits.admit(Uuid::new_v4(), later).is_none());
-        drop(places);
+        drop(permits);
         assert!(limits.admit(Uuid::new_v4(), later).is_some());
     }
 }

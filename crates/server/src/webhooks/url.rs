@@ -1,6 +1,6 @@
 //! Where a webhook may point.
 
-use proctor_model::FieldError;
+use proctor_model::{FieldError, Message, messages};
 use reqwest::Url;
 
 const URL_BYTES_MAX: usize = 2048;
@@ -34,16 +34,16 @@ impl std::str::FromStr for WebhookUrl {
     type Err = FieldError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bad = |problem: String| FieldError::new("url", problem);
+        let bad = |problem: Message| FieldError::new("url", problem);
         if text.len() > URL_BYTES_MAX {
-            return Err(bad(format!("must not be longer than {URL_BYTES_MAX} bytes")));
+            return Err(bad(messages::longer_than_bytes(URL_BYTES_MAX)));
         }
-        let url = Url::parse(text).map_err(|error| bad(format!("is not a URL: {error}")))?;
+        let url = Url::parse(text).map_err(|error| bad(messages::not_a_url(error)))?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(bad(format!("the scheme is '{}', not http or https", url.scheme())));
+            return Err(bad(messages::url_has_wrong_scheme(url.scheme())));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(bad("must not hold a user or password; use a secret to prove who sends".into()));
+            return Err(bad(messages::url_has_credentials()));
         }
         Ok(Self(url))
     }

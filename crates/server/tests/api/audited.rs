@@ -28,6 +28,9 @@ fn details(route: &RouteInfo) -> Option<&'static [&'static str]> {
         ("DELETE", "/hosts/{host}") => &["host 0:10.0.0.8: agent spare-"],
         ("POST", "/tokens") => &["for 1 agents within 60 s, cloud any, business none", "done: join token "],
         ("DELETE", "/relays/{relay}") => &["relay spare-relay"],
+        ("POST", "/authority/prepare" | "/authority/switch" | "/authority/finish" | "/authority/abort") => {
+            &["certificate authority", "done"]
+        }
         ("DELETE", "/tokens/{id}") => &["join token ", ": 0 of 1 uses, business none, host any"],
         ("POST", "/processes") => &["0:10.0.0.1 web/m: spec ", " of user root in /data/nginx", "1 × 0"],
         ("DELETE", "/processes/{namespace}/{name}") => &["0:10.0.0.1 web/m", "1 × 0"],

@@ -2,7 +2,7 @@
 
 use axum::http::{Method, StatusCode};
 use axum::{body::Body, http::Request};
-use proctor_model::{Bounds, Code, Outcome, TaskId};
+use proctor_model::{Bounds, Code, Message, Outcome, TaskId};
 use proctor_server::control::Session;
 use proctor_store::{Binding, ProcessQuery};
 use serde_json::{Value, json};
@@ -96,7 +96,7 @@ const INSIDE: Given<'static> = Given {
 fn outside() -> [(Given<'static>, String); 6] {
     let roots = "is not below one of the allowed directories: /opt/web";
     let path = |field: &str, path: &str| format!("{field}: '{path}' {roots}");
-    let user = "identity.user: 'root' is not one of the users that may be used here: web".to_owned();
+    let user = "identity.user: 'root' is not one of the users allowed here: web".to_owned();
     [
         (Given { user: "root", ..INSIDE }, user),
         (Given { setup_path: "/opt/website", ..INSIDE }, path("identity.setup_path", "/opt/website")),
@@ -161,7 +161,7 @@ async fn a_spec_outside_the_bounds_is_refused_by_every_call_that_carries_one_and
     }
 
     assert_eq!(registered(&world).await, []);
-    // 10 registering calls on GSE's paths and 2 native ones; 10 that operate; on two places of JOB, 2 that operate and
+    // 10 registering calls on GSE's paths and 2 native ones; 10 that operate; on two paths of JOB, 2 that operate and
     // one that manages and releases.
     assert_eq!(walked, (10 + 2) * 6 + 10 * 8 * 6 + 2 * (2 * 8 + 2) * 5);
     assert!(wrong.is_empty(), "{} of {walked}:\n{}", wrong.len(), wrong.join("\n"));
@@ -202,7 +202,7 @@ async fn a_retry_is_held_to_the_bounds_that_its_caller_has_by_then() {
         let task: TaskId = answer.data()["task_id"].as_str().unwrap().parse().unwrap();
         let deliveries = world.control.take_deliveries(&session, 10);
         for delivery in &deliveries {
-            let outcome = Outcome::new(Code::CheckFailed, "said the test", false);
+            let outcome = Outcome::new(Code::CheckFailed, Message::foreign("said the test"), false);
             world.control.arrived(&session, delivery.operation, outcome).await.unwrap();
         }
         world.finished(&format!("{ESB}/get_proc_operate_result_v2"), &json!(task.to_string())).await;
@@ -223,7 +223,7 @@ async fn a_retry_is_held_to_the_bounds_that_its_caller_has_by_then() {
         let task = world.store.task(again).await.unwrap().unwrap();
         let outcome = task.targets[0].outcome.as_ref().unwrap_or_else(|| panic!("op {op_type} is open: {task:?}"));
         assert_eq!(outcome.code, Code::Forbidden, "op {op_type}: {}", outcome.message);
-        let problem = "identity.user: 'root' is not one of the users that may be used here: web";
+        let problem = "identity.user: 'root' is not one of the users allowed here: web";
         assert!(outcome.message.to_string().contains(problem), "op {op_type}: {}", outcome.message);
         assert!(world.control.take_deliveries(&session, 10).is_empty(), "op {op_type}");
     }

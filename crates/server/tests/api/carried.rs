@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use axum::http::{Method, StatusCode};
-use proctor_model::{Code, OperationKind, Outcome, ProcessKey, Spec, TaskId};
+use proctor_model::{Code, Message, OperationKind, Outcome, ProcessKey, Spec, TaskId};
 use proctor_server::control::{Delivery, Session};
 use proctor_store::{ProcessQuery, TaskView};
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ fn body(call: &SpecCall, name: &str, op_type: i64, carries: Carries) -> Value {
     call.body(name, op_type, &given)
 }
 
-/// What a call can carry. Places of the same calls are known to differ in nothing but their path.
+/// What a call can carry. Other paths of the same calls are known to differ in nothing but their path.
 fn carried_by(call: &SpecCall) -> Vec<Carries> {
     let can_carry = |carries: &Carries| call.shape != Shape::JobScripts || *carries != OtherCommands;
     let all: &[Carries] =
@@ -116,7 +116,7 @@ impl Stage {
     async fn finish(&self, code: Code) -> Vec<Delivery> {
         let deliveries = self.deliveries();
         for delivery in &deliveries {
-            let outcome = Outcome::new(code, "said the test", false);
+            let outcome = Outcome::new(code, Message::foreign("said the test"), false);
             self.world.control.arrived(&self.session, delivery.operation, outcome).await.unwrap();
             let task = delivery.operation.task;
             let wait = async {
@@ -232,7 +232,7 @@ async fn a_spec_that_is_not_registered_takes_register_whatever_the_operation() {
         }
     }
 
-    // Of eight calls with all operations one cannot carry commands; manage_proc has two; and seven other places.
+    // Of eight calls with all operations one cannot carry commands; manage_proc has two; and seven other paths.
     assert_eq!(walked, ((8 * 5 - 1) * 8 + 5 * 2 + 6 * 8 + 2) * 5);
     assert!(wrong.is_empty(), "{} of {walked}:\n{}", wrong.len(), wrong.join("\n"));
     stage.world.end().await;

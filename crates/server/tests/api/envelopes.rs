@@ -79,7 +79,7 @@ async fn a_body_is_json_whatever_its_content_type_says() {
 }
 
 #[tokio::test]
-async fn a_malformed_body_is_told_with_its_place() {
+async fn a_malformed_body_is_reported_with_its_position() {
     let world = World::new().await;
 
     for path in [format!("{ESB}/operate_proc"), format!("{JOB}/operate_process")] {

@@ -116,8 +116,11 @@ fn by_address() -> Vec<(Method, String, Value)> {
         native(Method::POST, "/processes", registered("m", "NAME")),
         native(Method::POST, "/processes/plan", registered("m", "NAME")),
         native(Method::DELETE, "/processes/web/m", hosts()),
+        native(Method::POST, "/processes/web/m/unregister/plan", hosts()),
         native(Method::PUT, "/pools", json!({ "hosts": ["0:NAME"], "pools": [pool] })),
+        native(Method::POST, "/pools/plan", json!({ "hosts": ["0:NAME"], "pools": [pool] })),
         native(Method::DELETE, "/pools/web/web", hosts()),
+        native(Method::POST, "/pools/web/web/delete/plan", hosts()),
         native(Method::POST, "/operations", operation("stop")),
         native(Method::POST, "/operations", operation("status")),
         native(Method::DELETE, "/hosts/0:NAME", json!({})),
@@ -177,8 +180,11 @@ fn by_both() -> Vec<(Method, String, Value)> {
         native(Method::POST, "/operations", operation("status")),
         native(Method::POST, "/operations", json!({ "operation": "status", "targets": exact })),
         native(Method::DELETE, "/processes/web/m", json!({ "hosts": hosts() })),
+        native(Method::POST, "/processes/web/m/unregister/plan", json!({ "hosts": hosts() })),
         native(Method::PUT, "/pools", json!({ "hosts": hosts(), "pools": [pool] })),
+        native(Method::POST, "/pools/plan", json!({ "hosts": hosts(), "pools": [pool] })),
         native(Method::DELETE, "/pools/web/web", json!({ "hosts": hosts() })),
+        native(Method::POST, "/pools/web/web/delete/plan", json!({ "hosts": hosts() })),
     ]
 }
 

@@ -135,13 +135,14 @@ pub(crate) async fn prepare(world: &World, route: &RouteInfo) -> String {
             }
         }
         "/relays/{relay}" => world.enrol_relay(SPARE_RELAY).await,
+        _ if path.starts_with("/authority/") => a_rotation(world, path).await,
         "/businesses/{id}" => {
             by_admin(world, Method::PUT, "/businesses/7", json!({ "name": "games" })).await;
         }
         "/business-sets/{id}" => {
             by_admin(world, Method::PUT, "/business-sets/7", json!({ "name": "all", "members": [] })).await;
         }
-        "/pools/{namespace}/{id}" => {
+        "/pools/{namespace}/{id}" | "/pools/{namespace}/{id}/delete/plan" => {
             let pool = json!({ "namespace": "web", "id": "web", "cpu": 20.0, "memory": 30.0,
                                "cpu_weight": "usage", "memory_weight": "usage" });
             by_admin(world, Method::PUT, "/pools", json!({ "hosts": [HOST], "pools": [pool] })).await;
@@ -149,6 +150,22 @@ pub(crate) async fn prepare(world: &World, route: &RouteInfo) -> String {
         _ => {}
     }
     String::new()
+}
+
+/// In the phase that the step is for; nobody has followed in this world, so the steps are forced.
+async fn a_rotation(world: &World, path: &str) {
+    for _ in 0..2 {
+        by_admin(world, Method::POST, "/authority/abort", json!({ "force": true })).await;
+    }
+    let before: &[&str] = match path {
+        "/authority/prepare" => &[],
+        "/authority/switch" | "/authority/abort" => &["prepare"],
+        "/authority/finish" => &["prepare", "switch"],
+        other => panic!("unknown step {other}"),
+    };
+    for step in before {
+        by_admin(world, Method::POST, &format!("/authority/{step}"), json!({ "force": true })).await;
+    }
 }
 
 fn upgrade() -> Value {
@@ -298,17 +315,21 @@ fn native_sample(method: &Method, path: &str, task: &str, id: &str) -> Option<(S
         ("POST", "/hosts/import") => json!([{ "cloud": 0, "ip": "10.0.0.9", "business": 7, "business_name": "games" }]),
         ("PUT", "/hosts/placements") => json!({ "hosts": ["0:10.0.0.9"], "business": null }),
         ("POST", "/operations") => json!({ "operation": "stop", "process": "web/m", "hosts": [HOST] }),
-        ("PUT", "/pools") => {
+        ("PUT", "/pools") | ("POST", "/pools/plan") => {
             json!({ "hosts": [HOST], "pools": [{ "namespace": "web", "id": "web", "cpu": 20.0, "memory": 30.0,
                     "cpu_weight": "usage", "memory_weight": "usage" }] })
         }
         ("POST", "/processes" | "/processes/plan") => registered("m", "10.0.0.1"),
         ("DELETE", "/processes/{namespace}/{name}" | "/pools/{namespace}/{id}") => hosts,
+        ("POST", "/processes/{namespace}/{name}/unregister/plan" | "/pools/{namespace}/{id}/delete/plan") => hosts,
         ("PUT", "/roles/{name}") => json!({ "classes": ["read"] }),
         ("PUT", "/hosts/{host}/cordon") => json!({ "reason": "new disk", "ttl_secs": 60 }),
         ("POST", "/hosts/{host}/approve") => json!({}),
         ("POST", "/hosts/{host}/rejoin") => json!({ "ttl_secs": 60 }),
         ("POST", "/tokens") => json!({ "uses": 1, "ttl_secs": 60 }),
+        ("POST", "/authority/prepare" | "/authority/switch" | "/authority/finish" | "/authority/abort") => {
+            json!({ "force": true })
+        }
         ("POST", "/upgrades" | "/upgrades/plan") => upgrade(),
         ("POST", "/upgrades/{id}/pause" | "/upgrades/{id}/resume" | "/upgrades/{id}/cancel") => json!({}),
         ("PUT", "/users/{name}/password") => json!({ "password": null }),

@@ -4,7 +4,7 @@ use proctor_model::{Phase, Snapshot, Usage};
 use proctor_store::ProcessQuery;
 use serde_json::{Value, json};
 
-use crate::support::{APP, ESB, GATEWAY, World, greeting, on_host, registered};
+use crate::support::{APP, ESB, GATEWAY, World, greeting, on_host, registered, spec};
 
 const AGENT: &str = "020000000052540a9b2c1641";
 const ROW: &str = "0:7:10.0.0.1:web:a";
@@ -12,7 +12,7 @@ const ROW: &str = "0:7:10.0.0.1:web:a";
 async fn observe(world: &World, snapshot: Snapshot) {
     let agent = AGENT.parse().unwrap();
     let session = world.control.open_session(greeting(&agent)).await.unwrap().unwrap();
-    world.control.observed(&session, vec![("web/a".parse().unwrap(), snapshot)]).await.unwrap();
+    world.control.observed(&session, vec![("web/a".parse().unwrap(), snapshot)]).await;
 }
 
 /// Of the store itself.
@@ -30,7 +30,7 @@ async fn usage_is_shown_at_once_and_stored_only_with_what_else_changes() {
     let observe = async |cpu_percent: f64, fds: u64, pid: i32| {
         let usage = Usage { cpu_percent, fds, ..Usage::default() };
         let snapshot = Snapshot { phase: Phase::Running, pid: Some(pid), usage, ..Snapshot::default() };
-        world.control.observed(&session, vec![("web/a".parse().unwrap(), snapshot)]).await.unwrap();
+        world.control.observed(&session, vec![("web/a".parse().unwrap(), snapshot)]).await;
         let shown = world.post(&format!("{ESB}/get_proc_status"), on_host("a", "10.0.0.1")).await;
         let shown = &shown.data()["proc_infos"][0];
         (shown["cpu_usage"].as_f64().unwrap(), shown["fd"].as_u64().unwrap(), stored(&world).await.usage.fds)
@@ -40,10 +40,31 @@ async fn usage_is_shown_at_once_and_stored_only_with_what_else_changes() {
     assert_eq!(observe(10.5, 4, 7).await, (10.5, 4, 3), "usage alone");
     assert_eq!(observe(10.5, 5, 8).await, (10.5, 5, 5), "another life");
 
-    // Registered anew, nothing of before is known; the agent's next report is stored whatever it says.
+    // Registered again, nothing earlier is known; the agent's next report is stored whatever it says.
     world.post(&format!("{ESB}/unregister_proc_info"), on_host("a", "10.0.0.1")).await;
     world.post(&format!("{ESB}/register_proc_info"), body).await;
     assert_eq!(observe(10.5, 6, 8).await, (10.5, 6, 6));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_operation_with_the_spec_that_an_agent_has_reads_nothing_for_it() {
+    let world = World::new().await;
+    let session = world.control.open_session(greeting(&AGENT.parse().unwrap())).await.unwrap().unwrap();
+    let operate = async |start_cmd: &str| {
+        let meta = json!({"namespace": "web", "name": "a"});
+        let mut body = json!({"meta": meta, "op_type": 7, "spec": spec(), "agent_id_list": [AGENT]});
+        body["spec"]["control"]["start_cmd"] = json!(start_cmd);
+        assert_eq!(world.post(&format!("{GATEWAY}/operate_proc_v2"), body).await.code(), 0);
+        session.take_reassign()
+    };
+    session.take_reassign();
+
+    assert!(operate("./one").await);
+    let sent = world.control.assignments(&session, session.sent_generation()).await.unwrap().processes[0].generation;
+    session.set_sent_generation(sent);
+    assert!(!operate("./one").await);
+    assert!(operate("./two").await, "another spec");
     world.end().await;
 }
 
@@ -113,13 +134,13 @@ async fn a_request_with_one_bad_host_changes_nothing() {
         (json!([good, {"bk_cloud_id": 0}]), "hosts[1].ip: "),
     ];
 
-    for (hosts, place) in cases {
+    for (hosts, path) in cases {
         let mut body = registered("a", "10.0.0.1");
         body["hosts"] = hosts;
         let answer = world.post(&format!("{ESB}/register_proc_info"), body).await;
 
         assert_eq!(answer.code(), 1_306_406);
-        assert!(answer.message().starts_with(place), "{}", answer.message());
+        assert!(answer.message().starts_with(path), "{}", answer.message());
     }
     let status = world.post(&format!("{ESB}/get_proc_status"), on_host("a", "10.0.0.1")).await;
     assert_eq!(status.data()["proc_infos"], json!([]));

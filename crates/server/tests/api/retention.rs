@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::rolling::{connect, fleet, restart};
 use crate::support::{ESB, World, on_host, registered};
 use crate::tasks::operate;
-use proctor_model::{Code, Outcome};
+use proctor_model::{Code, Message, Outcome};
 use proctor_runtime::Tasks;
 use proctor_server::control::{Caller, Control, Retention};
 use proctor_store::audit::{FIRST_HASH, verify_line};
@@ -25,7 +25,8 @@ async fn finished_task(world: &World) -> proctor_model::TaskId {
     let session = connect(&world.control, "agent-0").await;
     let task = world.control.submit(restart(Default::default())).await.unwrap().task;
     let operations: Vec<_> = (0..4).map(|index| proctor_model::OperationId::first(task, index)).collect();
-    let outcomes: Vec<_> = operations.iter().map(|id| (*id, Outcome::new(Code::Success, "", true))).collect();
+    let outcomes: Vec<_> =
+        operations.iter().map(|id| (*id, Outcome::new(Code::Success, Message::foreign(""), true))).collect();
     world.store.record_outcomes(&outcomes, 1).await.unwrap();
     drop(session);
     task
@@ -140,7 +141,7 @@ async fn a_server_whose_clock_is_forty_days_ahead_deletes_nothing() {
         proc_name: String::new(),
         report_id: None,
         kind: proctor_model::EventKind::AgentOnline,
-        content: "long ago".into(),
+        content: Message::foreign("long ago"),
         details: Default::default(),
     };
     let agent: proctor_model::AgentId = "agent-0".parse().unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{Code, HostKey, OperationKind, Outcome, TaskId};
+use proctor_model::{Code, HostKey, Message, OperationKind, Outcome, TaskId};
 use proctor_server::control::{
     Caller, Control, ControlError, Delivery, HostRef, IdempotencyKey, Rolling, Session, Share, SpecSource, Submission,
     SubmitOptions, SubmittedItem, SubmittedTarget,
@@ -80,7 +80,7 @@ pub(crate) async fn answer(
     (number, delivery): &(usize, Delivery),
     code: Code,
 ) {
-    let outcome = Outcome::new(code, "said the test", true);
+    let outcome = Outcome::new(code, Message::foreign("said the test"), true);
     world.control.arrived(&sessions[*number], delivery.operation, outcome).await.unwrap();
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use proctor_model::{Code, OperationId, Outcome, Phase, Snapshot, Subject, TaskId};
+use proctor_model::{Code, Message, OperationId, Outcome, Phase, Snapshot, Subject, TaskId};
 use proctor_runtime::{Tasks, clock};
 use proctor_server::control::{Caller, Control, ControlError, Session, SubmitOptions};
 use proctor_store::sqlite::SqliteStore;
@@ -269,7 +269,10 @@ impl Life<'_> {
                 assert_eq!(operation.index, index, "target n is on host n");
                 let end = self.script.ends[index as usize];
                 let code = if end == End::Fails { Code::CommandFailed } else { Code::Success };
-                self.ledgers.outcomes.entry(index).or_insert_with(|| Outcome::new(code, "said the agent", true));
+                self.ledgers
+                    .outcomes
+                    .entry(index)
+                    .or_insert_with(|| Outcome::new(code, Message::foreign("said the agent"), true));
                 // The people who cancel are quicker than the agent.
                 if self.script.cancel_at == Some(index) {
                     continue;
@@ -288,7 +291,7 @@ impl Life<'_> {
             if is_running && reports {
                 let snapshot =
                     Snapshot { phase: Phase::Running, reported_at: clock::unix_millis() / 1000, ..Snapshot::default() };
-                let _ = self.control.observed(session, vec![("web/m".parse().unwrap(), snapshot)]).await;
+                self.control.observed(session, vec![("web/m".parse().unwrap(), snapshot)]).await;
             }
         }
     }

@@ -105,7 +105,7 @@ async fn a_rolling_task_stops_when_its_maker_is_unbound_or_disabled() {
         assert_eq!(codes(&stopped), [None, skipped, skipped, skipped], "{taken:?}");
         let messages = stopped.targets.iter().filter_map(|target| Some(target.outcome.as_ref()?.message.as_str()));
         assert!(messages.into_iter().all(|message| message == taken.message()), "{taken:?}: {stopped:?}");
-        // What was released is under way, and tells what came of it.
+        // What was released is running, and reports its outcome.
         answer(&world, &sessions, &first[0], Code::Success).await;
         let over = until(&world, task, "the first ends", is_over).await;
         assert_eq!(codes(&over)[0], Some(Code::Success));

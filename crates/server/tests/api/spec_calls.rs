@@ -141,7 +141,7 @@ impl SpecCall {
         matches!(self.shape, Operate | OperateBatch | Job | JobScripts | JobManage)
     }
 
-    /// Whether this is a further place of calls that the walk has seen elsewhere.
+    /// Whether this is another path of calls that the walk has seen elsewhere.
     pub(crate) fn is_alias(&self) -> bool {
         ["/api/v2/", "/api/c/compapi/v2/gse/api/v2/", "/api/c/compapi/v2/job/"]
             .iter()

@@ -8,13 +8,14 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
-use proctor_model::{AgentId, BootId, Bounds, HostKey};
+use proctor_model::{AgentId, BootId, Bounds};
 use proctor_pki::hash_secret;
 use proctor_runtime::Tasks;
 use proctor_server::api::{self, ApiState, Settings};
 use proctor_server::control::{Control, Greeting, Session, StartOptions};
+use proctor_store::conformance::{Joining, opening_of};
 use proctor_store::sqlite::SqliteStore;
-use proctor_store::{App, Binding, Enrolment, JoinToken, RelayEnrolment, RelayToken, SessionOpening, Store};
+use proctor_store::{App, Binding, RelayEnrolment, RelayToken, Store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tower::ServiceExt;
@@ -123,31 +124,7 @@ impl World {
     }
 
     pub(crate) async fn enrol(&self, host: &str, agent: &str) {
-        let host: HostKey = host.parse().unwrap();
-        let agent: AgentId = agent.parse().unwrap();
-        let token_id = format!("token-{agent}");
-        let secret_hash = hash_secret("token");
-        let token = JoinToken {
-            id: token_id.clone(),
-            secret_hash: secret_hash.clone(),
-            uses: 1,
-            expires_at: i64::MAX,
-            cloud: None,
-            business: None,
-            host: None,
-        };
-        self.store.put_token(token).await.unwrap();
-        let key_fingerprint = format!("key-{agent}");
-        let enrolment = Enrolment {
-            token_id,
-            token_secret_hash: secret_hash,
-            host,
-            agent,
-            key_fingerprint,
-            remote: None,
-            needs_approval: false,
-        };
-        self.store.enrol(enrolment, 1).await.unwrap().unwrap();
+        Joining::new(host, agent).enrol(&*self.store).await;
     }
 
     /// A relay of cloud area 0; the same one where it has enrolled before.
@@ -283,5 +260,5 @@ pub(crate) fn registered(name: &str, ip: &str) -> Value {
 
 /// How the agent that `enrol` knows opens a session.
 pub(crate) fn greeting(agent: &AgentId) -> Greeting {
-    Greeting::new(SessionOpening::new(agent.clone(), format!("key-{agent}")), BootId::from("boot"))
+    Greeting::new(opening_of(agent), BootId::from("boot"))
 }

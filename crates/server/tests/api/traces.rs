@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::HeaderValue;
 use parking_lot::Mutex;
-use proctor_model::{Code, Outcome};
+use proctor_model::{Code, Message, Outcome};
 use proctor_server::control::StartOptions;
 use proctor_traces::{Span, Stage, TraceParent, TraceSink, Traces};
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ async fn a_task_is_one_trace_that_names_the_span_of_its_caller() {
 
     let task = world.send(request).await.data()["task_id"].clone();
     let operation = world.control.take_deliveries(&session, 10)[0].operation;
-    let failure = Outcome::new(Code::CommandFailed, "exit 1: hunter2", false);
+    let failure = Outcome::new(Code::CommandFailed, Message::foreign("exit 1: hunter2"), false);
     world.control.arrived(&session, operation, failure).await.unwrap();
     let traced = async {
         while recorder.0.lock().len() < 2 {

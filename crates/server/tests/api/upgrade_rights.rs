@@ -62,7 +62,7 @@ fn host() -> UpgradeHost {
         host: "0:10.0.1.0".parse().unwrap(),
         ring: 0,
         state: UpgradeHostState::Waiting,
-        reason: Message::plain(""),
+        reason: Message::foreign(""),
         version_before: "1.0.0".to_owned(),
         changed_at: 0,
     }

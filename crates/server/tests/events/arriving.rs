@@ -37,7 +37,7 @@ async fn a_host_that_floods_is_acknowledged_stored_up_to_its_budget_and_counted(
     let world = World::new().await;
     let session = world.session(AGENT).await;
     let large = |sequence| Event {
-        content: "x".repeat(4_000).into(),
+        content: proctor_model::Message::foreign("x".repeat(4_000)),
         details: [("ranking".to_owned(), "y".repeat(16_000))].into(),
         ..event(sequence, Started, "web/a")
     };

@@ -6,14 +6,14 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
 use proctor_model::{AgentId, BootId, Event, EventKind, HostFacts};
-use proctor_pki::hash_secret;
 use proctor_runtime::Tasks;
 use proctor_server::admin::{self, AppCode, AppOptions};
 use proctor_server::api::{self, ApiState, Settings};
 use proctor_server::control::{Control, Greeting, Session, StartOptions};
 use proctor_server::webhooks;
+use proctor_store::conformance::{Joining, opening_of};
 use proctor_store::sqlite::SqliteStore;
-use proctor_store::{Enrolment, EventQuery, JoinToken, RegisterMode, Registration, SessionOpening, Store, StoredEvent};
+use proctor_store::{EventQuery, RegisterMode, Registration, SessionOpening, Store, StoredEvent};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tower::ServiceExt;
@@ -61,7 +61,7 @@ impl World {
     /// With something that is kept until the store has answered.
     pub(crate) async fn session_with(&self, agent: &str, permit: impl Send + 'static) -> Arc<Session> {
         let facts = HostFacts { agent_version: "1.2.3".into(), ..HostFacts::default() };
-        let opening = SessionOpening { facts, ..SessionOpening::new(id(agent), format!("key-{agent}")) };
+        let opening = SessionOpening { facts, ..opening_of(&id(agent)) };
         let greeting = Greeting::new(opening, BootId::from("boot"));
         self.control.open_session_with(greeting, permit).await.unwrap().unwrap()
     }
@@ -143,23 +143,7 @@ async fn start(store: &Arc<dyn Store>, return_grace: Option<Duration>) -> (Contr
 }
 
 async fn enrol(store: &dyn Store, number: u8) {
-    let (token_id, token_secret_hash) = (format!("token-{number}"), hash_secret("token"));
-    let (uses, expires_at, cloud) = (1, i64::MAX, None);
-    let secret_hash = token_secret_hash.clone();
-    store
-        .put_token(JoinToken { id: token_id.clone(), secret_hash, uses, expires_at, cloud, business: None, host: None })
-        .await
-        .unwrap();
-    let enrolment = Enrolment {
-        token_id,
-        token_secret_hash,
-        host: format!("10.0.0.{number}").parse().unwrap(),
-        agent: id(&format!("agent-{number}")),
-        key_fingerprint: format!("key-agent-{number}"),
-        remote: None,
-        needs_approval: false,
-    };
-    store.enrol(enrolment, 1).await.unwrap().unwrap();
+    Joining::new(&format!("10.0.0.{number}"), &format!("agent-{number}")).enrol(store).await;
     let registration = |(process, report_id): (&str, i64)| {
         let mut spec = proctor_store::conformance::spec("nginx");
         Arc::make_mut(&mut spec).report_id = Some(report_id);
@@ -181,7 +165,7 @@ pub(crate) fn event(sequence: u64, kind: EventKind, process: &str) -> Event {
         proc_name: "nginx".into(),
         report_id: None,
         kind,
-        content: format!("event {sequence}").into(),
+        content: proctor_model::Message::foreign(format!("event {sequence}")),
         details: [("pid".to_owned(), "7".to_owned())].into(),
     }
 }

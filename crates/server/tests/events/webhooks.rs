@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use proctor_model::EventKind::{CancelRestart, Exited, RestartFailed, RestartSucceeded, Started};
-use proctor_model::{Event, EventKind};
+use proctor_model::{Event, EventKind, Message};
 use proctor_runtime::{Tasks, clock};
 use proctor_server::control::Session;
 use proctor_server::webhooks::AddressFilter;
@@ -113,7 +113,7 @@ async fn the_gse_format_is_that_of_the_documents_with_one_data_id_for_each_reque
     scene.happens(Started, "nodeman/bkmonitorbeat").await;
     scene
         .happens_with(RestartSucceeded, "nodeman/bkmonitorbeat", |event| {
-            event.content = "check bkmonitorbeat not running, and restart it success".into();
+            event.content = Message::foreign("check bkmonitorbeat not running, and restart it success");
             event.proc_name = "bkmonitorbeat".into();
         })
         .await;

@@ -1,6 +1,7 @@
 //! What a call that goes to many agents puts on the link.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use proctor_model::{OperationKind, Spec, TaskId};
 use proctor_runtime::clock;
@@ -20,6 +21,7 @@ async fn start(world: &World, agent: &Agent, spec: Arc<Spec>, register: bool) {
         carried: true,
         register,
         time_limit_ms: 600_000,
+        wait_ms: 0,
     };
     let target = Target {
         item: 0,
@@ -122,5 +124,39 @@ async fn an_operation_does_not_wait_for_the_assignments_of_other_processes() {
 
     let assigned_before = assigned_before.expect("it came before the last frame");
     assert!(assigned_before < others.len() / 2, "{assigned_before} of {}", others.len());
+    world.end().await;
+}
+
+#[tokio::test]
+async fn the_time_that_an_operation_has_left_is_told_when_it_is_sent_and_not_when_it_was_taken() {
+    let mut world = World::new().await;
+    let mut agent = world.agent("0:10.0.0.1", "one").await;
+    // More than all buffers between the two hold.
+    let mut large = (*spec("large")).clone();
+    large.control.start = Some("x".repeat(120_000).parse().unwrap());
+    let large = Arc::new(large);
+    let other = |number: u32| proctor_store::Registration {
+        agent: agent.id.clone(),
+        key: format!("web/p{number}").parse().unwrap(),
+        spec: large.clone(),
+    };
+    let others: Vec<_> = (0..250).map(other).collect();
+    world.store.register(&others, proctor_store::RegisterMode::Create, 1).await.unwrap();
+    // Its process is assigned last, and it is held until then.
+    start(&world, &agent, spec("a"), true).await;
+    world.restart().await;
+
+    let mut link = agent.session(&world, "run").await;
+    // A slow reader.
+    let unread = Duration::from_secs(4);
+    tokio::time::sleep(unread).await;
+    let expires_in = loop {
+        if let FromServer::Operate { expires_in, .. } = next(&mut link).await {
+            break expires_in;
+        }
+    };
+
+    let (limit, travel) = (Duration::from_secs(600), Duration::from_secs(5));
+    assert!(expires_in <= limit - travel - unread, "{expires_in:?}");
     world.end().await;
 }

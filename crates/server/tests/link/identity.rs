@@ -242,7 +242,7 @@ async fn a_token_is_checked_before_the_request_is_read_and_before_anything_is_si
     world.end().await;
 }
 
-/// The reason of the refusal of a request with these bytes in the place of a signing request.
+/// The reason of the refusal of a request with these bytes instead of a signing request.
 async fn enrol_with(world: &World, token: &JoinToken, csr_der: Vec<u8>) -> String {
     let config = proctor_pki::enrol_config(&token.authority_fingerprint).unwrap();
     let mut frames = dial(world, config, AgentCodec::enrolment()).await;

@@ -199,6 +199,7 @@ pub(crate) fn hello(agent: &Agent) -> FromAgent {
         answers_logs: true,
         upgrades: false,
         challenge: Some(CHALLENGE.to_vec()),
+        state: None,
     }
 }
 

@@ -57,9 +57,11 @@ impl Verified {
             answers_logs: false,
             challenge: Some(CHALLENGE.to_vec()),
             upgrades: false,
+            state: None,
         };
         link.send(hello).await.unwrap();
-        let FromServer::Welcome { epoch, beat_interval, server_time_ms, proof: Some(proof) } = next(&mut link).await
+        let FromServer::Welcome { epoch, beat_interval, server_time_ms, proof: Some(proof), state_known } =
+            next(&mut link).await
         else {
             panic!("a welcome with a proof")
         };
@@ -71,6 +73,7 @@ impl Verified {
             beat_interval_ms: u64::try_from(beat_interval.as_millis()).unwrap(),
             server_time_ms,
             signed_reports: proof.signed_reports,
+            state_known,
             hello: HelloTerms {
                 boot: &BootId::from("boot"),
                 nonce: b"run",

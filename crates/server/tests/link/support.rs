@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
-use proctor_model::{AgentId, BootId, Event, EventKind, HostFacts, HostKey};
+use proctor_model::{AgentId, AgentState, BootId, Event, EventKind, HostFacts, HostKey};
 use proctor_pki::{AgentKey, Authority, JoinToken};
 use proctor_runtime::{Tasks, clock};
 use proctor_server::admin::{self, TokenRequest};
@@ -123,6 +123,8 @@ pub(crate) struct Agent {
     pub(crate) answers_usage: bool,
     /// Of its clock; None where it does not tell its time.
     pub(crate) clock_ahead_ms: Option<i64>,
+    /// None of an older agent.
+    pub(crate) state: Option<AgentState>,
 }
 
 impl Agent {
@@ -138,6 +140,7 @@ impl Agent {
             seen_generation: 0,
             answers_usage: true,
             clock_ahead_ms: None,
+            state: None,
         }
     }
 
@@ -153,6 +156,7 @@ impl Agent {
             seen_generation: self.seen_generation,
             answers_usage: self.answers_usage,
             clock_ahead_ms: self.clock_ahead_ms,
+            state: self.state,
         }
     }
 
@@ -200,6 +204,21 @@ impl Agent {
         config: impl Into<Arc<rustls::ClientConfig>>,
         run: &str,
     ) -> Result<(u64, Link), (String, bool)> {
+        let (answer, frames) = self.greet(world, config, run).await;
+        match answer {
+            FromServer::Welcome { epoch, .. } => Ok((epoch, frames)),
+            FromServer::Refused { reason, retry } => Err((reason, retry)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The server's answer to its hello.
+    pub(crate) async fn greet(
+        &self,
+        world: &World,
+        config: impl Into<Arc<rustls::ClientConfig>>,
+        run: &str,
+    ) -> (FromServer, Link) {
         let mut frames = dial(world, config, AgentCodec::new()).await;
         let hello = FromAgent::Hello {
             agent: self.id.clone(),
@@ -213,13 +232,10 @@ impl Agent {
             answers_logs: self.answers_usage,
             challenge: None,
             upgrades: false,
+            state: self.state,
         };
         frames.send(hello).await.unwrap();
-        match next(&mut frames).await {
-            FromServer::Welcome { epoch, .. } => Ok((epoch, frames)),
-            FromServer::Refused { reason, retry } => Err((reason, retry)),
-            other => panic!("{other:?}"),
-        }
+        (next(&mut frames).await, frames)
     }
 
     /// What a stranger shows who has a certificate for this agent from an authority of its own.

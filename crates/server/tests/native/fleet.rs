@@ -36,7 +36,7 @@ async fn observe(world: &World, seen: &[(&str, Snapshot)]) {
     let session = world.control.open_session(greeting(&AGENT.parse().unwrap())).await.unwrap().unwrap();
     let observations =
         seen.iter().map(|(process, snapshot)| (process.parse::<ProcessKey>().unwrap(), snapshot.clone()));
-    world.control.observed(&session, observations.collect()).await.unwrap();
+    world.control.observed(&session, observations.collect()).await;
 }
 
 fn seen(phase: Phase) -> Snapshot {
@@ -223,7 +223,7 @@ async fn a_roll_out_that_fails_on_many_hosts_is_one_line() {
         let agent = format!("agent-{number}").parse().unwrap();
         let session = world.control.open_session(greeting(&agent)).await.unwrap().unwrap();
         let failed = Snapshot { reason: "exit code 1".to_owned(), reported_at: 50 + number, ..seen(Phase::Failed) };
-        world.control.observed(&session, vec![("web/a".parse().unwrap(), failed)]).await.unwrap();
+        world.control.observed(&session, vec![("web/a".parse().unwrap(), failed)]).await;
     }
 
     let overview = world.got("/overview").await;

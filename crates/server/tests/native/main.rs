@@ -4,6 +4,7 @@
 
 mod access;
 mod audit;
+mod change_plans;
 mod first;
 mod fleet;
 mod logs;
@@ -20,3 +21,4 @@ mod stream;
 mod support;
 mod task_control;
 mod usage;
+mod waiting;

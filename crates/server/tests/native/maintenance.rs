@@ -2,9 +2,9 @@
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
-use proctor_model::{AgentId, HostFacts};
-use proctor_pki::hash_secret;
-use proctor_store::{Enrolment, JoinToken, SessionOpening, SessionRefusal};
+use proctor_model::HostFacts;
+use proctor_store::conformance::Joining;
+use proctor_store::{SessionOpening, SessionRefusal};
 use serde_json::{Value, json};
 
 use crate::support::{AGENT, HOST, World, column, error, greeting};
@@ -128,27 +128,10 @@ async fn a_cordon_takes_the_right_to_operate_the_whole_host() {
 #[tokio::test]
 async fn a_host_that_awaits_approval_gets_no_work_until_an_administrator_lets_it_in() {
     let world = World::new().await;
-    let agent: AgentId = "agent-new".parse().unwrap();
-    let token = JoinToken {
-        id: "t".to_owned(),
-        secret_hash: hash_secret("token"),
-        uses: 1,
-        expires_at: i64::MAX,
-        cloud: None,
-        business: None,
-        host: None,
-    };
-    world.store.put_token(token).await.unwrap();
-    let enrolment = Enrolment {
-        token_id: "t".to_owned(),
-        token_secret_hash: hash_secret("token"),
-        host: "0:10.0.0.9".parse().unwrap(),
-        agent: agent.clone(),
-        key_fingerprint: "key".to_owned(),
-        remote: None,
-        needs_approval: true,
-    };
-    world.store.enrol(enrolment, 1).await.unwrap().unwrap();
+    let joining =
+        Joining { key_fingerprint: "key".to_owned(), needs_approval: true, ..Joining::new("0:10.0.0.9", "agent-new") };
+    let agent = joining.agent.clone();
+    joining.enrol(&*world.store).await;
     let facts = HostFacts { hostname: "new".to_owned(), ..HostFacts::default() };
     let opening = SessionOpening { facts, ..SessionOpening::new(agent, "key") };
     let refused = world.store.open_session(&opening, 2).await.unwrap();

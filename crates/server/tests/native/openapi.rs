@@ -54,12 +54,12 @@ fn every_openapi_operation_has_a_name_a_summary_and_its_errors() {
     let document = document();
     let mut names = BTreeSet::new();
 
-    for (place, operation) in operations(&document) {
+    for (path, operation) in operations(&document) {
         let name = operation["operationId"].as_str().unwrap();
         assert!(names.insert(name.to_owned()), "{name} is there twice");
-        assert!(operation["summary"].as_str().is_some_and(|text| !text.is_empty()), "{place} has no summary");
+        assert!(operation["summary"].as_str().is_some_and(|text| !text.is_empty()), "{path} has no summary");
         for status in ["400", "401", "403", "429", "500", "503"] {
-            assert!(operation["responses"].get(status).is_some(), "{place} does not list {status}");
+            assert!(operation["responses"].get(status).is_some(), "{path} does not list {status}");
         }
     }
     assert!(names.len() > 15, "{names:?}");

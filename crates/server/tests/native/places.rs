@@ -2,8 +2,7 @@
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
-use proctor_pki::hash_secret;
-use proctor_store::{Enrolment, JoinToken};
+use proctor_store::conformance::Joining;
 use serde_json::{Value, json};
 
 use crate::support::{AGENT, HOST, World, column, credentials, error};
@@ -152,27 +151,8 @@ async fn the_hosts_of_a_business_are_meant_by_its_number() {
 
 /// The agent enrols for another known host, with a token that names that one.
 async fn move_agent(world: &World, agent: &str, host: &str) {
-    let (id, secret_hash) = (format!("token for {host}"), hash_secret("token"));
-    let token = JoinToken {
-        id: id.clone(),
-        secret_hash: secret_hash.clone(),
-        uses: 1,
-        expires_at: i64::MAX,
-        cloud: None,
-        business: None,
-        host: Some(host.parse().unwrap()),
-    };
-    world.store.put_token(token).await.unwrap();
-    let enrolment = Enrolment {
-        token_id: id,
-        token_secret_hash: secret_hash,
-        host: host.parse().unwrap(),
-        agent: agent.parse().unwrap(),
-        key_fingerprint: format!("key-{agent}"),
-        remote: None,
-        needs_approval: false,
-    };
-    world.store.enrol(enrolment, 7000).await.unwrap().unwrap();
+    let joining = Joining { is_named: true, now: 7000, ..Joining::new(host, agent) };
+    joining.enrol(&*world.store).await;
 }
 
 #[tokio::test]

@@ -73,7 +73,7 @@ pub(crate) fn event(sequence: u64, kind: EventKind) -> Event {
         proc_name: "nginx".into(),
         report_id: None,
         kind,
-        content: format!("event {sequence}").into(),
+        content: proctor_model::Message::foreign(format!("event {sequence}")),
         details: BTreeMap::new(),
     }
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
-use proctor_model::{AgentId, BootId, HostKey};
-use proctor_pki::hash_secret;
+use proctor_model::{AgentId, BootId};
 use proctor_runtime::Tasks;
 use proctor_server::admin::{self, AppCode, AppOptions};
 use proctor_server::api::{self, ApiState, Settings};
 use proctor_server::control::{Control, Greeting};
+use proctor_store::Store;
+use proctor_store::conformance::{Joining, opening_of};
 use proctor_store::sqlite::SqliteStore;
-use proctor_store::{Enrolment, JoinToken, SessionOpening, Store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tower::ServiceExt;
@@ -45,30 +45,7 @@ impl World {
     }
 
     pub(crate) async fn enrol(&self, host: &str, agent: &str) {
-        let host: HostKey = host.parse().unwrap();
-        let agent: AgentId = agent.parse().unwrap();
-        let (id, secret_hash) = (format!("token-{agent}"), hash_secret("token"));
-        let token = JoinToken {
-            id: id.clone(),
-            secret_hash: secret_hash.clone(),
-            uses: 1,
-            expires_at: i64::MAX,
-            cloud: None,
-            business: None,
-            host: None,
-        };
-        self.store.put_token(token).await.unwrap();
-        let key_fingerprint = format!("key-{agent}");
-        let enrolment = Enrolment {
-            token_id: id,
-            token_secret_hash: secret_hash,
-            host,
-            agent,
-            key_fingerprint,
-            remote: None,
-            needs_approval: false,
-        };
-        self.store.enrol(enrolment, 1).await.unwrap().unwrap();
+        Joining::new(host, agent).enrol(&*self.store).await;
     }
 
     pub(crate) async fn call(&self, method: Method, path: &str, body: Value) -> (StatusCode, Value) {
@@ -168,5 +145,5 @@ pub(crate) fn column<'a>(list: &'a Value, field: &str) -> Vec<&'a Value> {
 
 /// How the agent that `enrol` knows opens a session.
 pub(crate) fn greeting(agent: &AgentId) -> Greeting {
-    Greeting::new(SessionOpening::new(agent.clone(), format!("key-{agent}")), BootId::from("boot"))
+    Greeting::new(opening_of(agent), BootId::from("boot"))
 }

@@ -12,7 +12,7 @@ fn at(seconds: u64) -> Now {
 
 fn agent(group: Group) -> SimAgent {
     let mut agent = SimAgent::new(group, 1, Arc::default(), at(0));
-    agent.handle_connected(at(0), 1);
+    agent.handle_connected(at(0), 1, None);
     agent
 }
 
@@ -75,11 +75,11 @@ fn outcomes_are_repeated_on_every_session_until_they_are_acknowledged() {
 
     agent.handle_disconnected();
     assert_eq!(agent.poll_message(at(2)), None);
-    agent.handle_connected(at(3), 2);
+    agent.handle_connected(at(3), 2, None);
     assert_eq!(outcomes(&mut agent, at(3)), [(operation(0), Code::Success)]);
     agent.handle_message(at(3), FromServer::Acknowledge { operations: vec![operation(0)] });
     agent.handle_disconnected();
-    agent.handle_connected(at(4), 3);
+    agent.handle_connected(at(4), 3, None);
 
     assert_eq!(outcomes(&mut agent, at(4)), []);
     assert!(!agent.figures.has_violations());
@@ -116,7 +116,7 @@ fn broken_promises_of_the_server_are_noticed() {
     assert!(!agent.figures.has_violations());
 
     assigned(&mut agent, 5);
-    agent.handle_connected(at(1), 1);
+    agent.handle_connected(at(1), 1, None);
     agent.handle_message(at(1), operate(0, OperationKind::Start));
     outcomes(&mut agent, at(1));
     agent.handle_message(at(1), FromServer::Acknowledge { operations: vec![operation(0)] });
@@ -173,7 +173,7 @@ fn a_record_tells_what_happened_to_an_agent_in_order() {
     let mut agent = SimAgent::new(Group::default(), 1, Arc::default(), at(0));
     agent.record_to(Arc::new(Recorder::create(&path).unwrap()), "0:10.64.0.0".to_owned());
 
-    agent.handle_connected(at(0), 1);
+    agent.handle_connected(at(0), 1, None);
     assigned(&mut agent, 7);
     agent.handle_message(at(1), operate(0, OperationKind::Start));
     outcomes(&mut agent, at(1));
@@ -189,4 +189,51 @@ fn a_record_tells_what_happened_to_an_agent_in_order() {
         "at_ms": at(1).unix_ms, "agent": "0:10.64.0.0", "what": "begun", "operation": operation(0).to_string()
     });
     assert_eq!(lines[3], begun);
+}
+
+#[test]
+fn a_killed_agent_goes_on_with_what_its_ledger_holds_and_has_forgotten_what_waited() {
+    let mut agent = agent(Group { command_ms: [1000, 1000], ..Group::default() });
+    assigned(&mut agent, 1);
+    agent.handle_message(at(1), operate(0, OperationKind::Start));
+    agent.handle_message(at(1), operate(1, OperationKind::Stop));
+
+    agent.handle_killed();
+    agent.handle_connected(at(2), 2, None);
+
+    assert_eq!(outcomes(&mut agent, at(3)), [(operation(0), Code::Success)], "it had begun");
+    assert_eq!(outcomes(&mut agent, at(10)), [], "nobody has told it of the other one since");
+    agent.handle_message(at(10), operate(1, OperationKind::Stop));
+    assert_eq!(outcomes(&mut agent, at(11)), [(operation(1), Code::Success)]);
+    agent.handle_message(at(12), operate(0, OperationKind::Start));
+    assert_eq!(outcomes(&mut agent, at(13)), [(operation(0), Code::Success)], "not run again");
+    assert_eq!(agent.figures.counters.operations.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn a_server_that_has_everything_as_it_is_hears_of_it_no_more() {
+    let mut agent = agent(Group::default());
+    assigned(&mut agent, 5);
+    let observed = |agent: &mut SimAgent| {
+        let messages: Vec<_> = std::iter::from_fn(|| agent.poll_message(at(2))).collect();
+        messages.iter().any(|message| matches!(message, FromAgent::Observed { .. }))
+    };
+    assert!(observed(&mut agent));
+    let state = agent.state(at(1));
+
+    agent.handle_disconnected();
+    agent.handle_connected(at(2), 2, Some(state));
+    assert!(!observed(&mut agent));
+
+    agent.handle_disconnected();
+    agent.processes.get_mut(&key()).unwrap().pid = Some(7);
+    agent.handle_connected(at(2), 3, Some(state));
+    assert!(observed(&mut agent), "it has changed since the greeting");
+
+    agent.handle_message(at(2), operate(0, OperationKind::Start));
+    let changed = agent.state(at(3));
+    assert_ne!(changed.observed, state.observed);
+    assert_eq!(changed.assigned, state.assigned);
+    assigned(&mut agent, 6);
+    assert_ne!(agent.state(at(3)).assigned, state.assigned);
 }

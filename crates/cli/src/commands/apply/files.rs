@@ -24,7 +24,7 @@ pub(super) struct Declared {
 #[derive(Debug)]
 pub(super) struct DeclaredProcess {
     /// Where it stands, for errors.
-    pub(super) place: String,
+    pub(super) location: String,
     pub(super) key: ProcessKey,
     pub(super) hosts: Hosts,
     /// A registration without its hosts.
@@ -34,7 +34,7 @@ pub(super) struct DeclaredProcess {
 #[derive(Debug)]
 pub(super) struct DeclaredPool {
     /// Where it stands, for errors.
-    pub(super) place: String,
+    pub(super) location: String,
     pub(super) hosts: Hosts,
     pub(super) setting: PoolSetting,
 }
@@ -96,11 +96,11 @@ impl Declared {
         for (name, list) in body {
             let Value::Array(list) = list else { bail!("{file}: {name}: must be a list of tables") };
             for (index, entry) in list.into_iter().enumerate() {
-                let place = format!("{file}: {name}[{index}]");
-                let Value::Object(entry) = entry else { bail!("{place}: must be a table") };
+                let location = format!("{file}: {name}[{index}]");
+                let Value::Object(entry) = entry else { bail!("{location}: must be a table") };
                 match name.as_str() {
-                    "process" => self.processes.push(process(place, entry)?),
-                    "pool" => self.pools.push(pool(place, entry)?),
+                    "process" => self.processes.push(process(location, entry)?),
+                    "pool" => self.pools.push(pool(location, entry)?),
                     _ => bail!("{file}: {name}: is not known here; there are process and pool"),
                 }
             }
@@ -109,27 +109,27 @@ impl Declared {
     }
 }
 
-fn process(place: String, mut body: Map<String, Value>) -> Result<DeclaredProcess> {
-    let hosts = take_hosts(&place, &mut body)?;
+fn process(location: String, mut body: Map<String, Value>) -> Result<DeclaredProcess> {
+    let hosts = take_hosts(&location, &mut body)?;
     if let Some(other) = body.keys().find(|name| !matches!(name.as_str(), "meta" | "spec")) {
-        bail!("{place}: {other}: is not known here; there are meta, spec, and hosts, business or all");
+        bail!("{location}: {other}: is not known here; there are meta, spec, and hosts, business or all");
     }
     let meta = |field: &str| {
         let text = body.get("meta").and_then(|meta| meta.get(field)).and_then(Value::as_str);
-        text.with_context(|| format!("{place}: meta.{field}: is missing or not text"))
+        text.with_context(|| format!("{location}: meta.{field}: is missing or not text"))
     };
-    let wrong = |field: &str, error: FieldError| anyhow!("{place}: meta.{field}: {}", error.problem);
+    let wrong = |field: &str, error: FieldError| anyhow!("{location}: meta.{field}: {}", error.problem);
     let namespace = meta("namespace")?.parse().map_err(|error| wrong("namespace", error))?;
     let name = meta("name")?.parse().map_err(|error| wrong("name", error))?;
     if !body.get("spec").is_some_and(Value::is_object) {
-        bail!("{place}: spec: is missing or not a table");
+        bail!("{location}: spec: is missing or not a table");
     }
-    Ok(DeclaredProcess { key: ProcessKey::new(namespace, name), place, hosts, body })
+    Ok(DeclaredProcess { key: ProcessKey::new(namespace, name), location, hosts, body })
 }
 
 /// A pool is that of its whole namespace, and counts usage alone, unless it says otherwise.
-fn pool(place: String, mut body: Map<String, Value>) -> Result<DeclaredPool> {
-    let hosts = take_hosts(&place, &mut body)?;
+fn pool(location: String, mut body: Map<String, Value>) -> Result<DeclaredPool> {
+    let hosts = take_hosts(&location, &mut body)?;
     if let (false, Some(namespace)) = (body.contains_key("id"), body.get("namespace").cloned()) {
         body.insert("id".into(), namespace);
     }
@@ -138,19 +138,19 @@ fn pool(place: String, mut body: Map<String, Value>) -> Result<DeclaredPool> {
         *value = match value.as_u64() {
             Some(0) => json!("usage"),
             Some(1) => json!("usage_by_limit"),
-            Some(_) | None => bail!("{place}: {weight}: must be 0 or 1"),
+            Some(_) | None => bail!("{location}: {weight}: must be 0 or 1"),
         };
     }
     let setting = serde_path_to_error::deserialize(Value::Object(body)).map_err(|error| {
         let field = error.path().to_string();
         let field = if field == "." { String::new() } else { format!("{field}: ") };
-        anyhow!("{place}: {field}{}", error.into_inner())
+        anyhow!("{location}: {field}{}", error.into_inner())
     })?;
-    Ok(DeclaredPool { place, hosts, setting })
+    Ok(DeclaredPool { location, hosts, setting })
 }
 
 /// Exactly one of hosts (with its other spelling agent_id_list), business and all.
-fn take_hosts(place: &str, body: &mut Map<String, Value>) -> Result<Hosts> {
+fn take_hosts(location: &str, body: &mut Map<String, Value>) -> Result<Hosts> {
     let mut found = Vec::new();
     for field in ["hosts", "agent_id_list", "business", "all"] {
         if let Some(value) = body.remove(field) {
@@ -158,24 +158,25 @@ fn take_hosts(place: &str, body: &mut Map<String, Value>) -> Result<Hosts> {
         }
     }
     let [(field, value)] = found.as_slice() else {
-        bail!("{place}: hosts: exactly one of hosts, business and all must be there");
+        bail!("{location}: hosts: exactly one of hosts, business and all must be there");
     };
     match (*field, value) {
         ("all", Value::Bool(true)) => Ok(Hosts::All),
         ("business", value) => {
-            let id = value.as_u64().with_context(|| format!("{place}: business: must be the number of a business"))?;
+            let id =
+                value.as_u64().with_context(|| format!("{location}: business: must be the number of a business"))?;
             Ok(Hosts::Business(id))
         }
         ("hosts" | "agent_id_list", Value::Array(list)) if !list.is_empty() => {
             let named = list.iter().enumerate().map(|(index, host)| {
                 one_host(host).with_context(|| {
-                    format!("{place}: {field}[{index}]: must be an IP address, CLOUD:IP, an agent id, or have ip")
+                    format!("{location}: {field}[{index}]: must be an IP address, CLOUD:IP, an agent id, or have ip")
                 })
             });
             Ok(Hosts::These(named.collect::<Result<_>>()?))
         }
-        ("all", _) => bail!("{place}: all: can only be true"),
-        _ => bail!("{place}: {field}: must be a list of hosts, and not empty"),
+        ("all", _) => bail!("{location}: all: can only be true"),
+        _ => bail!("{location}: {field}: must be a list of hosts, and not empty"),
     }
 }
 
@@ -229,7 +230,7 @@ mod tests {
         assert_eq!(process.key.to_string(), "web/进程");
         let hosts = ["0:10.0.0.1", "3:10.0.0.2", "a-1", "7:10.0.0.3"].map(String::from);
         assert_eq!(process.hosts, Hosts::These(hosts.to_vec()));
-        assert!(process.place.ends_with("web.toml: process[0]"), "{}", process.place);
+        assert!(process.location.ends_with("web.toml: process[0]"), "{}", process.location);
         let pool = &declared.pools[0];
         assert_eq!((pool.setting.id.as_str(), pool.setting.memory.get()), ("web", 40.5));
         assert_eq!(pool.hosts, Hosts::Business(3));

@@ -59,10 +59,10 @@ pub(super) enum What {
 pub(super) async fn plan(client: &Client, declared: Declared, prune: bool) -> Result<Vec<Work>> {
     let mut resolver = HostResolver { client, known: HashMap::new() };
     let mut owners: HashMap<(String, String), String> = HashMap::new();
-    let mut own = |name: String, hosts: &[String], place: &str| {
+    let mut own = |name: String, hosts: &[String], location: &str| {
         for host in hosts {
-            if let Some(other) = owners.insert((name.clone(), host.clone()), place.to_owned()) {
-                bail!("{other} and {place} both declare {name} on {host}");
+            if let Some(other) = owners.insert((name.clone(), host.clone()), location.to_owned()) {
+                bail!("{other} and {location} both declare {name} on {host}");
             }
         }
         Ok(())
@@ -70,15 +70,15 @@ pub(super) async fn plan(client: &Client, declared: Declared, prune: bool) -> Re
     let mut work = Vec::new();
     let mut wanted: BTreeMap<String, BTreeSet<(ProcessKey, String)>> = BTreeMap::new();
     for process in declared.processes {
-        let hosts = resolver.resolve(&process.hosts, &process.place).await?;
-        own(format!("process {}", process.key), &hosts, &process.place)?;
+        let hosts = resolver.resolve(&process.hosts, &process.location).await?;
+        own(format!("process {}", process.key), &hosts, &process.location)?;
         let known = wanted.entry(process.key.namespace.to_string()).or_default();
         known.extend(hosts.iter().map(|host| (process.key.clone(), host.clone())));
         work.push(plan_process(client, process, &hosts).await?);
     }
     for pool in declared.pools {
-        let hosts = resolver.resolve(&pool.hosts, &pool.place).await?;
-        own(format!("pool {}/{}", pool.setting.namespace, pool.setting.id), &hosts, &pool.place)?;
+        let hosts = resolver.resolve(&pool.hosts, &pool.location).await?;
+        own(format!("pool {}/{}", pool.setting.namespace, pool.setting.id), &hosts, &pool.location)?;
         work.push(plan_pool(client, pool, &hosts).await?);
     }
     if prune {
@@ -98,7 +98,7 @@ struct HostResolver<'a> {
 }
 
 impl HostResolver<'_> {
-    async fn resolve(&mut self, hosts: &Hosts, place: &str) -> Result<Vec<String>> {
+    async fn resolve(&mut self, hosts: &Hosts, location: &str) -> Result<Vec<String>> {
         let business = match hosts {
             Hosts::These(hosts) => return Ok(hosts.clone()),
             Hosts::All => None,
@@ -111,7 +111,7 @@ impl HostResolver<'_> {
         let found: Vec<HostView> = self.client.all_hosts(&query).try_collect().await?;
         let found: Vec<String> = found.into_iter().map(|host| host.host).collect();
         if found.is_empty() {
-            bail!("{place}: there are no such hosts");
+            bail!("{location}: there are no such hosts");
         }
         self.known.insert(business, found.clone());
         Ok(found)
@@ -127,7 +127,7 @@ pub(super) fn on_hosts(body: &Map<String, Value>, hosts: &[String]) -> Value {
 
 async fn plan_process(client: &Client, process: DeclaredProcess, hosts: &[String]) -> Result<Work> {
     let planned = client.plan_registration(&on_hosts(&process.body, hosts)).await;
-    let planned = planned.map_err(|error| in_file(&process.place, error))?;
+    let planned = planned.map_err(|error| in_file(&process.location, error))?;
     let step = |(host, change): (&String, proctor_client::RegistrationChange)| Step {
         action: match (&change.refused, change.registered, change.changes.is_empty()) {
             (Some(_), _, _) => Action::Refused,
@@ -147,16 +147,16 @@ async fn plan_process(client: &Client, process: DeclaredProcess, hosts: &[String
 }
 
 /// What a server says about the body is a mistake in the file.
-fn in_file(place: &str, error: ClientError) -> anyhow::Error {
+fn in_file(location: &str, error: ClientError) -> anyhow::Error {
     if let ClientError::Refused { status: 400, message, .. } = &error {
-        return anyhow!("{place}: {message}");
+        return anyhow!("{location}: {message}");
     }
-    anyhow::Error::new(error).context(format!("{place}: cannot be planned"))
+    anyhow::Error::new(error).context(format!("{location}: cannot be planned"))
 }
 
 async fn plan_pool(client: &Client, pool: DeclaredPool, hosts: &[String]) -> Result<Work> {
     let query = PoolQuery { namespace: Some(pool.setting.namespace.to_string()), ..PoolQuery::default() };
-    let known = client.pools(&query).await.with_context(|| format!("{}: cannot be planned", pool.place))?;
+    let known = client.pools(&query).await.with_context(|| format!("{}: cannot be planned", pool.location))?;
     let steps = hosts.iter().map(|host| pool_step(&pool.setting, host, &known)).collect();
     Ok(Work { what: What::SetPool(pool.setting), steps })
 }

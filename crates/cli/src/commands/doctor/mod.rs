@@ -105,7 +105,8 @@ async fn all(client: &Client, checks: &mut Vec<Check>) {
         Err(error) => {
             let found = proctor_runtime::chain(&error);
             let advice = if found.contains("certificate") {
-                "give the server (or what stands before it) a certificate that is valid for this name and trusted here"
+                "give --server-fingerprint if the server has a certificate of its own (--tls-self); otherwise give the server \
+                 (or the proxy before it) a certificate that is valid for this name and trusted here"
             } else {
                 "start the server, or correct the address (--server, PROCTOR_SERVER, or the profile)"
             };

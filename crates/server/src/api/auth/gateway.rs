@@ -7,7 +7,7 @@
 use aws_lc_rs::signature::{RSA_PKCS1_2048_8192_SHA512, UnparsedPublicKey};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use proctor_model::FieldError;
+use proctor_model::{FieldError, Message, messages};
 use rustls::pki_types::SubjectPublicKeyInfoDer;
 use rustls::pki_types::pem::PemObject;
 use serde::Deserialize;
@@ -30,7 +30,7 @@ impl std::str::FromStr for GatewayKey {
 
     /// A PEM with `BEGIN PUBLIC KEY`, of RSA.
     fn from_str(pem: &str) -> Result<Self, Self::Err> {
-        let bad = || FieldError::new("gateway_public_key", "is not an RSA public key in PEM (BEGIN PUBLIC KEY)");
+        let bad = || FieldError::new("gateway_public_key", messages::not_an_rsa_public_key());
         let key = SubjectPublicKeyInfoDer::from_pem_slice(pem.as_bytes()).map_err(|_| bad())?;
         aws_lc_rs::rsa::PublicKey::from_der(&key).map_err(|_| bad())?;
         Ok(Self(key.to_vec()))
@@ -75,37 +75,37 @@ struct User {
 
 impl GatewayKey {
     /// The reason of a refusal says nothing of the token's content.
-    pub(super) fn verify(&self, token: &str, now_secs: i64) -> Result<GatewayIdentity, &'static str> {
-        let (signed, signature) = token.rsplit_once('.').ok_or("it is not a JSON web token")?;
-        let (header, claims) = signed.split_once('.').ok_or("it is not a JSON web token")?;
-        let header: Header = part(header).ok_or("its header cannot be read")?;
+    pub(super) fn verify(&self, token: &str, now_secs: i64) -> Result<GatewayIdentity, Message> {
+        let (signed, signature) = token.rsplit_once('.').ok_or_else(messages::jwt_malformed)?;
+        let (header, claims) = signed.split_once('.').ok_or_else(messages::jwt_malformed)?;
+        let header: Header = part(header).ok_or_else(messages::jwt_header_unreadable)?;
         if header.alg != "RS512" {
-            return Err("its algorithm is not RS512");
+            return Err(messages::jwt_of_another_algorithm());
         }
-        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| "its signature cannot be read")?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| messages::jwt_signature_unreadable())?;
         UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA512, &self.0)
             .verify(signed.as_bytes(), &signature)
-            .map_err(|_| "it is not signed with the gateway's key")?;
-        let claims: Claims = part(claims).ok_or("its claims cannot be read")?;
+            .map_err(|_| messages::jwt_of_another_key())?;
+        let claims: Claims = part(claims).ok_or_else(messages::jwt_claims_unreadable)?;
         claims.vouched(now_secs)
     }
 }
 
 impl Claims {
-    fn vouched(self, now_secs: i64) -> Result<GatewayIdentity, &'static str> {
-        let end = self.exp.ok_or("it has no end (exp)")?;
+    fn vouched(self, now_secs: i64) -> Result<GatewayIdentity, Message> {
+        let end = self.exp.ok_or_else(messages::jwt_without_end)?;
         if end.saturating_add(SKEW_SECS) < now_secs {
-            return Err("it has expired");
+            return Err(messages::jwt_expired());
         }
         if self.nbf.is_some_and(|begin| begin.saturating_sub(SKEW_SECS) > now_secs) {
-            return Err("it is not valid yet");
+            return Err(messages::jwt_not_valid_yet());
         }
         let app = self.app.filter(|app| app.verified).and_then(|app| app.app_code).filter(|code| !code.is_empty());
         let user =
             self.user.filter(|user| user.verified).and_then(|user| user.username).filter(|name| !name.is_empty());
         Ok(GatewayIdentity {
-            app: app.ok_or("the gateway did not verify the app")?,
-            user: user.ok_or("the gateway did not verify the user")?,
+            app: app.ok_or_else(messages::jwt_app_unverified)?,
+            user: user.ok_or_else(messages::jwt_user_unverified)?,
         })
     }
 }
@@ -192,17 +192,17 @@ XQIDAQAB
 
     #[test]
     fn a_token_counts_from_its_beginning_to_its_end_give_or_take_a_minute() {
-        assert_eq!(key().verify(GOOD, 1_700_000_661), Err("it has expired"));
+        assert_eq!(key().verify(GOOD, 1_700_000_661), Err(messages::jwt_expired()));
         assert!(key().verify(GOOD, 1_700_000_660).is_ok());
-        assert_eq!(key().verify(GOOD, 1_699_999_939), Err("it is not valid yet"));
+        assert_eq!(key().verify(GOOD, 1_699_999_939), Err(messages::jwt_not_valid_yet()));
         assert!(key().verify(GOOD, 1_699_999_940).is_ok());
-        assert_eq!(key().verify(ENDLESS, 1_700_000_100), Err("it has no end (exp)"));
+        assert_eq!(key().verify(ENDLESS, 1_700_000_100), Err(messages::jwt_without_end()));
     }
 
     #[test]
     fn what_the_gateway_did_not_verify_is_not_believed() {
-        assert_eq!(key().verify(USER_UNVERIFIED, 1_700_000_100), Err("the gateway did not verify the user"));
-        assert_eq!(key().verify(APP_UNVERIFIED, 1_700_000_100), Err("the gateway did not verify the app"));
+        assert_eq!(key().verify(USER_UNVERIFIED, 1_700_000_100), Err(messages::jwt_user_unverified()));
+        assert_eq!(key().verify(APP_UNVERIFIED, 1_700_000_100), Err(messages::jwt_app_unverified()));
     }
 
     #[test]
@@ -212,10 +212,10 @@ XQIDAQAB
         let (other, _) = USER_UNVERIFIED.rsplit_once('.').unwrap();
         let none = format!("{}.{}.", URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#), signed.split_once('.').unwrap().1);
 
-        assert_eq!(key().verify(OTHER_ALGORITHM, 1_700_000_100), Err("its algorithm is not RS512"));
-        assert_eq!(key().verify(&none, 1_700_000_100), Err("its algorithm is not RS512"));
+        assert_eq!(key().verify(OTHER_ALGORITHM, 1_700_000_100), Err(messages::jwt_of_another_algorithm()));
+        assert_eq!(key().verify(&none, 1_700_000_100), Err(messages::jwt_of_another_algorithm()));
         let swapped = format!("{other}.{signature}");
-        assert_eq!(key().verify(&swapped, 1_700_000_100), Err("it is not signed with the gateway's key"));
+        assert_eq!(key().verify(&swapped, 1_700_000_100), Err(messages::jwt_of_another_key()));
         for broken in ["", ".", "..", header, "a.b.c", &format!("{signed}.!")] {
             assert!(key().verify(broken, 1_700_000_100).is_err(), "{broken}");
         }

@@ -78,7 +78,7 @@ impl Credentials {
             return plain_header(value).map(Self::Plain).map(Some);
         }
         if let Some(token) = headers.get(GATEWAY_TOKEN) {
-            let token = token.to_str().map_err(|_| malformed("the header X-Bkapi-JWT is not a JSON web token"))?;
+            let token = token.to_str().map_err(|_| malformed(messages::header_is_no_jwt()))?;
             return Ok(Some(Self::Gateway(token.to_owned())));
         }
         let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -107,22 +107,16 @@ impl Credentials {
 
 /// The parser's own words could repeat a part of the value, which holds a secret.
 fn plain_header(value: &HeaderValue) -> Result<Plain, ApiError> {
-    serde_json::from_slice(value.as_bytes()).map_err(|error| {
-        let place = format!("line {} column {}", error.line(), error.column());
-        malformed(format!("the header X-Bkapi-Authorization is not a JSON object with text values ({place})"))
-    })
+    serde_json::from_slice(value.as_bytes())
+        .map_err(|error| malformed(messages::header_has_no_text_credentials(error.line(), error.column())))
 }
 
-fn malformed(message: impl Into<Message>) -> ApiError {
+fn malformed(message: Message) -> ApiError {
     ApiError::new(Problem::MalformedAuthorization, message)
 }
 
 fn not_believed(origin: &Origin) -> ApiError {
-    let from = origin.remote.map_or_else(|| "an unknown address".to_owned(), |remote| remote.to_string());
-    let message = format!(
-        "the header Bk-App-Code is not believed from {from}: \
-         name its network in --procapi-from (PROCTOR_PROCAPI_FROM) of the server, or send an app's secret"
-    );
+    let message = origin.remote.map_or_else(messages::app_header_from_nowhere, messages::app_header_not_trusted);
     ApiError::new(Problem::NetworkUnknown, message)
 }
 
@@ -196,9 +190,8 @@ pub(crate) async fn authenticate<T>(
     let Identity { app, user, subjects, proof } = identity;
     // A token's user was named by an administrator, anybody else by the call.
     if proof.user_token.is_none() {
-        check_person_name("user", &user).map_err(|error| {
-            ApiError::new(Problem::UserUnverified, format!("the name of the user {}", error.problem))
-        })?;
+        check_person_name("user", &user)
+            .map_err(|error| ApiError::new(Problem::UserUnverified, messages::user_name_unfit(error.problem)))?;
     }
     let taken = state.border.rates.take(&account_of(&app, &user), std::time::Instant::now());
     taken.map_err(|wait| {

@@ -6,6 +6,7 @@
 //! new password, with its user, or when it is closed. One-time links work once, for [`LINK_LIFETIME`], and not
 //! after their user was disabled or removed or got another password.
 
+use proctor_model::messages;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -50,8 +51,7 @@ impl SessionProof {
         if !self.is_change || self.csrf.as_deref().is_some_and(|csrf| proctor_pki::secrets_match(csrf, &expected)) {
             return Ok(());
         }
-        let message = format!("the header {CSRF_HEADER} of the session is missing or wrong: sign in again");
-        Err(ApiError::new(Problem::Forbidden, message))
+        Err(ApiError::new(Problem::Forbidden, messages::csrf_token_is_wrong(CSRF_HEADER)))
     }
 }
 

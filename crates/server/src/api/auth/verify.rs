@@ -16,7 +16,6 @@ use crate::control::{ControlError, PresentedCredentials};
 use crate::keys::{HashMatch, Keys};
 use crate::user_token::TokenText;
 
-const NO_USER_TOKEN: &str = "the text in Authorization: Bearer is not a token of a user: those begin with pt_";
 /// The hash of nothing that anybody knows: what an unknown app's secret is compared with.
 const NO_HASH: &str = "hmac-sha256:0000000000000000000000000000000000000000000000000000000000000000";
 
@@ -111,7 +110,7 @@ impl Verifier {
             return Ok(Identity::user(user).with(proof));
         }
         if plain.is_bearer() {
-            return Err(ApiError::new(Problem::UserUnverified, NO_USER_TOKEN));
+            return Err(ApiError::new(Problem::UserUnverified, messages::bearer_is_no_user_token()));
         }
         let code = plain.app().ok_or_else(|| unverified(messages::app_code_is_empty()))?;
         let secret = plain.secret().ok_or_else(|| unverified(messages::app_secret_is_empty()))?;
@@ -271,14 +270,15 @@ fn unverified(message: Message) -> ApiError {
 async fn renew_hash(state: &ApiState, app: &App, hash: String) {
     match state.control.renew_app_hash(&app.code, &app.secret_hash, &hash).await {
         Ok(_) => tracing::info!(app = app.code, "app secret rehashed"),
-        Err(error) => tracing::warn!(app = app.code, %error, "the hash of the app's secret cannot be renewed"),
+        Err(error) => tracing::warn!(app = app.code, %error, "cannot rehash app secret"),
     }
 }
 
 fn by_gateway(state: &ApiState, token: &str) -> Result<Identity> {
-    let refused = |reason: &str| ApiError::new(Problem::GatewayUnverified, format!("X-Bkapi-JWT: {reason}"));
+    let refused =
+        |reason: Message| ApiError::new(Problem::GatewayUnverified, messages::in_field("X-Bkapi-JWT", reason));
     let key = state.border.settings.gateway_key.as_ref();
-    let key = key.ok_or_else(|| refused("no key of a gateway is configured (--gateway-public-key)"))?;
+    let key = key.ok_or_else(|| refused(messages::gateway_key_is_missing()))?;
     let vouched = key.verify(token, clock::unix_millis() / 1000).map_err(refused)?;
     Ok(Identity::both(vouched.app, vouched.user))
 }

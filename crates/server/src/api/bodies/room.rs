@@ -2,10 +2,11 @@
 //!
 //! Promised: a pool never gives out more than its total, nor more than a part to one payer (an app, whichever users it
 //! calls for, or an address), nor more than a part of that to one sender; nor has either more than a part of those that
-//! wait (`shares`). Who waits in vain is told to come again; a body that arrives slowly gives way to who waits, and only where that
+//! wait (`shares`). Who waits too long is told to retry; a body that arrives slowly gives way to who waits, and only where that
 //! helps: of the sender or the payer whose own part is used up. Administrators who find no room get some of a reserve
 //! beyond the total, one of the largest at a time. Absent: reading anything.
 
+use proctor_model::messages;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -170,10 +171,7 @@ impl Pool {
 }
 
 fn no_room() -> ApiError {
-    ApiError::busy(
-        "too many large bodies at once: try again in a moment, and send credentials in the header \
-         X-Bkapi-Authorization, so that they are known before the body",
-    )
+    ApiError::busy(messages::too_many_bodies_at_once())
 }
 
 /// Room for one large body, or for what is built of it, given back when it is dropped.

@@ -42,11 +42,11 @@ impl Framing {
     }
 
     fn scan(&mut self, bytes: &[u8]) {
-        for (place, byte) in bytes.iter().enumerate() {
+        for (index, byte) in bytes.iter().enumerate() {
             self.at = match (self.at, byte) {
                 (At::Start, b'\r' | b'\n') => At::Start, // empty lines before a request are skipped
                 (At::Head { after_newline: true }, b'\n') => {
-                    self.at = At::Beyond((bytes.len() - place - 1) as u64);
+                    self.at = At::Beyond((bytes.len() - index - 1) as u64);
                     return;
                 }
                 (At::Head { after_newline }, b'\r') => At::Head { after_newline },

@@ -175,7 +175,7 @@ pub(in crate::api) async fn bind_ids(call: Call) -> Result<Bound> {
         format!("{succeeded} of {} bound", done.len())
     };
     let done = call.control.administer(&call.caller, "upgrade_to_agent_id", targets, work, told).await?;
-    // Texts of tasks that are kept show the ids of before.
+    // Texts of tasks that are kept show the previous ids.
     call.border.renditions.clear();
     let mut done = done.into_iter();
     let done = is_usable.into_iter().map(|is_usable| is_usable && done.next().unwrap_or(false));

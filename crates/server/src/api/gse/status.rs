@@ -205,7 +205,7 @@ struct GroupResource {
     mem_pool_limit: f64,
     cpu_pool_weight: u8,
     mem_pool_weight: u8,
-    /// Ours; left out where a client of before would be surprised.
+    /// Ours; left out where it would surprise older clients.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     dry_run: bool,
 }

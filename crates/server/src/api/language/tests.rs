@@ -60,7 +60,7 @@ fn who_calls_too_often_is_told_in_one_language() {
 
 #[test]
 fn what_has_no_chinese_is_told_in_english_alone() {
-    let error = ApiError::new(Problem::Conflict, "something new");
+    let error = ApiError::new(Problem::Conflict, Message::foreign("something new"));
 
     assert_eq!(in_chinese(|| of_message(&error.message)), "something new");
     assert_eq!(of_message(&error.message), "something new");
@@ -76,7 +76,7 @@ fn a_message_is_in_one_language_to_its_end() {
         "进程未运行：没有 pid 文件 /run/a.pid"
     );
     assert_eq!(
-        told(messages::process_not_running("something new".into())),
+        told(messages::process_not_running(Message::foreign("something new"))),
         "the process is not running: something new"
     );
     assert_eq!(
@@ -89,9 +89,9 @@ fn a_message_is_in_one_language_to_its_end() {
 fn what_clients_compare_is_the_same_in_both_languages() {
     let told = |code, message: Message| in_chinese(|| of_outcome(&Outcome::new(code, message, false)));
 
-    assert_eq!(told(Code::Success, "success".into()), "success");
-    assert_eq!(told(Code::Success, "".into()), "success");
-    assert_eq!(told(Code::Handling, "handling".into()), "handling");
+    assert_eq!(told(Code::Success, Message::foreign("success")), "success");
+    assert_eq!(told(Code::Success, Message::foreign("")), "success");
+    assert_eq!(told(Code::Handling, Message::foreign("handling")), "handling");
     assert_eq!(told(Code::CheckFailed, messages::still_alive_after_stop(7, 5)), "stop: 进程 7 在 5 秒后仍在运行");
     for message in [
         messages::nothing_was_done_released("stop", messages::no_pid_file("/p")),
@@ -100,7 +100,7 @@ fn what_clients_compare_is_the_same_in_both_languages() {
     ] {
         assert!(told(Code::CheckFailed, message.clone()).starts_with("stop"), "{message}");
     }
-    assert_eq!(told(Code::CommandFailed, "bash: no such file".into()), "bash: no such file");
+    assert_eq!(told(Code::CommandFailed, Message::foreign("bash: no such file")), "bash: no such file");
 }
 
 #[test]

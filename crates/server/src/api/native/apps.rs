@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use proctor_api::{AppList, AppQuery, AppView, CreatedApp, NewApp, NewGrant, Removed};
-use proctor_model::{FieldError, Subject};
+use proctor_model::{FieldError, Subject, messages};
 use proctor_runtime::clock;
 use proctor_store::{App, Binding};
 use uuid::Uuid;
@@ -69,7 +69,7 @@ pub(super) async fn rotate(
     Path(code): Path<String>,
     Params(query): Params<AppQuery>,
 ) -> Result<Json<CreatedApp>> {
-    let unknown = || NativeError::new(Kind::NotFound, format!("there is no app {code}"));
+    let unknown = || NativeError::new(Kind::NotFound, messages::app_is_unknown(&code));
     let parsed: AppCode = code.parse().map_err(|_| unknown())?;
     let work = async move |control: Control| control.rotate_app(&parsed, query.signatures).await;
     let target = admin::describe_rotation(&code, query.signatures);
@@ -86,7 +86,7 @@ pub(super) async fn delete(
     Path(code): Path<String>,
 ) -> Result<Json<Removed>> {
     if code == caller.who.app {
-        return Err(NativeError::new(Kind::Conflict, "an app cannot remove itself"));
+        return Err(NativeError::new(Kind::Conflict, messages::app_removes_itself()));
     }
     let before = described::app(&state.control, &code).await?;
     let what = format!("app {code}");

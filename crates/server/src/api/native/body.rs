@@ -88,12 +88,13 @@ async fn read_body(request: Request, state: &ApiState, sender: &BodySender) -> R
 }
 
 pub(super) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, NativeError> {
-    let value = serde_json::from_slice(bytes).map_err(|error| malformed(format!("the body is not JSON: {error}")))?;
+    let value = serde_json::from_slice(bytes)
+        .map_err(|error| malformed(messages::body_is_not_json(error.line(), error.column())))?;
     let read = serde_path_to_error::deserialize(Json(value));
     Ok(read.map_err(|error| field_error(&error.path().to_string(), error.into_inner()))?)
 }
 
-pub(super) fn malformed(message: impl Into<Message>) -> NativeError {
+pub(super) fn malformed(message: Message) -> NativeError {
     NativeError::new(Kind::InvalidArgument, message)
 }
 
@@ -114,7 +115,7 @@ fn from_query<T: DeserializeOwned>(query: &str) -> Result<T, FieldError> {
         let given = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| *name == field);
         match (error.into_inner(), given) {
             // What we say names the value; what a type says does not.
-            (DecodeError::Unfit(problem), Some((_, value))) if problem.phrase().is_none() => {
+            (DecodeError::Refused(problem), Some((_, value))) => {
                 FieldError::new(field, messages::value_does_not_fit(value, problem))
             }
             (other, _) => field_error(&field, other),
@@ -142,7 +143,7 @@ fn field_error(path: &str, error: DecodeError) -> FieldError {
         DecodeError::Unknown { field, known: [] } => inside(&field, messages::has_no_fields()),
         DecodeError::Unknown { field, known } => inside(&field, messages::is_not_a_field(known.join(", "))),
         DecodeError::Duplicate(field) => inside(field, messages::is_there_twice()),
-        DecodeError::Unfit(problem) => FieldError::new(path, problem),
+        DecodeError::Unfit(problem) | DecodeError::Refused(problem) => FieldError::new(path, problem),
     }
 }
 
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named_by_its_place() {
+    fn what_does_not_fit_is_named_by_its_path() {
         let cases = [
             (r#"{"opperation": 1}"#, "opperation"),
             (r#"{"operation": "explode"}"#, "operation"),
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_is_told_by_its_place() {
+    fn what_is_not_json_is_reported_with_its_position() {
         for body in ["{", "{\"operation\": \"stop\"}}", "{\"limit\" 1}", "nonsense"] {
             assert!(problem(body).1.starts_with("the body is not JSON: "), "{body}: {}", problem(body).1);
         }
@@ -248,6 +249,23 @@ mod tests {
         assert_eq!(chinese("full=yes").as_deref(), Some("full: 'yes' 既不是 true 也不是 false"));
         assert_eq!(chinese("order=up").as_deref(), Some("order: 'up' 不是 asc, desc 之一"));
         assert_eq!(chinese("ip=ten"), None, "a type speaks English, so all of it is");
+    }
+
+    #[test]
+    fn what_a_type_of_ours_refuses_is_told_in_both_languages() {
+        #[derive(Debug, Deserialize)]
+        struct Named {
+            #[allow(dead_code, reason = "only whether it can be read is of interest")]
+            namespace: proctor_model::Namespace,
+        }
+        let value = serde_json::from_str(r#"{"namespace": "a:b"}"#).unwrap();
+        let of_body = field_error("namespace", Named::deserialize(Json(value)).unwrap_err()).message();
+        let of_query = from_query::<Named>("namespace=a:b").unwrap_err().message();
+
+        assert!(of_body.ends_with("must not contain ':'"), "{of_body}");
+        assert!(of_body.chinese().is_some_and(|text| text.ends_with("不能包含 ':'")), "{:?}", of_body.chinese());
+        assert!(of_query.starts_with("namespace: 'a:b' does not fit: "), "{of_query}");
+        assert!(of_query.chinese().is_some());
     }
 
     #[test]

@@ -129,7 +129,7 @@ pub(super) async fn place_hosts(
 async fn keys(control: &Control, hosts: &[HostRef]) -> Result<Vec<HostKey>> {
     let records = control.sites(hosts).await?;
     let one = |(index, (host, record)): (usize, (&HostRef, Option<proctor_store::HostLocation>))| {
-        let unknown = || FieldError::new(format!("hosts[{index}]"), format!("agent {host} serves no host"));
+        let unknown = || FieldError::new(format!("hosts[{index}]"), messages::agent_serves_no_host(host));
         host.key().or_else(|| record.map(|record| record.key)).ok_or_else(unknown)
     };
     Ok(hosts.iter().zip(records).enumerate().map(one).collect::<std::result::Result<_, _>>()?)
@@ -137,14 +137,14 @@ async fn keys(control: &Control, hosts: &[HostRef]) -> Result<Vec<HostKey>> {
 
 fn parse_id(text: &str) -> Result<u64> {
     let number = text.parse().ok().filter(|id| *id <= ID_MAX);
-    let bad = || FieldError::new("id", format!("'{text}' is not a whole number up to {ID_MAX}"));
+    let bad = || FieldError::new("id", messages::not_a_whole_number_up_to(text, ID_MAX));
     Ok(number.ok_or_else(bad)?)
 }
 
 pub(super) fn checked_name(name: String) -> std::result::Result<String, FieldError> {
     let length = name.chars().count();
     if name.trim().is_empty() || length > NAME_CHARS_MAX || name.chars().any(char::is_control) {
-        let problem = format!("must have 1 to {NAME_CHARS_MAX} characters, none of them a control character");
+        let problem = messages::must_have_visible_chars(NAME_CHARS_MAX);
         return Err(FieldError::new("name", problem));
     }
     Ok(name)

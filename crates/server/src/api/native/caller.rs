@@ -7,7 +7,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use parking_lot::Mutex;
 use proctor_api::Removed;
-use proctor_model::Class;
+use proctor_model::{Class, messages};
 use proctor_store::Refusal;
 
 use super::error::{Kind, NativeError};
@@ -143,7 +143,7 @@ impl Authenticated {
         self.administer_telling(state, action, targets, work, |_| "done".to_owned()).await
     }
 
-    /// As [`Self::administer`]; `done` says what came of it.
+    /// As [`Self::administer`]; `done` describes the result.
     pub(super) async fn administer_telling<T, E, F, Fut>(
         &self,
         state: &ApiState,
@@ -186,7 +186,7 @@ impl Authenticated {
         let work = async move |control| work(control).await.map(Ok);
         let target = before.map_or_else(|| what.clone(), |before| format!("{what}: {before}"));
         if !self.administer(state, action, [target], work).await? {
-            return Err(NativeError::new(Kind::NotFound, format!("there is no {what}")));
+            return Err(NativeError::new(Kind::NotFound, messages::no_such_thing(what)));
         }
         Ok(Json(Removed { removed: what }))
     }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt::Display;
 
-use proctor_model::{Message, messages};
+use proctor_model::{FieldError, Message, messages};
 use serde::de::value::{CowStrDeserializer, MapAccessDeserializer, MapDeserializer, SeqDeserializer};
 use serde::de::{self, Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
@@ -24,11 +24,14 @@ pub(super) enum DecodeError {
     Duplicate(&'static str),
     #[error("{0}")]
     Unfit(Message),
+    /// What the type of a field says of its value.
+    #[error("{0}")]
+    Refused(Message),
 }
 
 impl de::Error for DecodeError {
     fn custom<T: Display>(message: T) -> Self {
-        Self::Unfit(Message::plain(message.to_string()))
+        Self::Refused(FieldError::message_of(&message))
     }
 
     fn unknown_variant(variant: &str, known: &'static [&'static str]) -> Self {

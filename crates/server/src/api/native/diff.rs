@@ -8,8 +8,13 @@ use serde_json::Value;
 /// that the other one has.
 pub(super) fn diff(from: Option<&Spec>, to: Option<&Spec>) -> Vec<Change> {
     let json = |spec: Option<&Spec>| spec.map_or(Value::Null, |spec| serde_json::to_value(spec).expect("as to_json"));
+    changes(&json(from), &json(to))
+}
+
+/// Every value that differs, in the order of paths; null stands for what is not there.
+pub(super) fn changes(from: &Value, to: &Value) -> Vec<Change> {
     let mut changes = Vec::new();
-    compare(String::new(), &json(from), &json(to), &mut changes);
+    compare(String::new(), from, to, &mut changes);
     changes
 }
 
@@ -68,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_told_with_its_place() {
+    fn only_what_differs_is_listed_with_its_path() {
         let from = json!({ "a": { "b": 1, "same": true }, "list": [{ "md5": "x" }], "gone": "g" });
         let to = json!({ "a": { "b": 2, "same": true }, "list": [{ "md5": "y" }, { "md5": "z" }], "new": null });
 

@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use proctor_api::{ErrorBody, ErrorDetail};
-use proctor_model::{FieldError, Message};
+use proctor_model::{FieldError, Message, messages};
 use proctor_store::{Refusal, StoreError};
 
 use crate::ServerError;
@@ -130,8 +130,8 @@ impl NativeError {
         &self.message
     }
 
-    pub(super) fn new(kind: Kind, message: impl Into<Message>) -> Self {
-        Self { kind, message: message.into(), field: None, cause: None }
+    pub(super) fn new(kind: Kind, message: Message) -> Self {
+        Self { kind, message, field: None, cause: None }
     }
 }
 
@@ -158,8 +158,8 @@ impl From<ControlError> for NativeError {
 impl From<PasswordError> for NativeError {
     fn from(error: PasswordError) -> Self {
         match error {
-            PasswordError::Length => FieldError::new("password", error.to_string()).into(),
-            PasswordError::Busy => ApiError::busy(error.to_string()).into(),
+            PasswordError::Length => FieldError::new("password", error.message()).into(),
+            PasswordError::Busy => ApiError::busy(error.message()).into(),
         }
     }
 }
@@ -176,10 +176,9 @@ impl From<ServerError> for NativeError {
             ServerError::Store(error) => error.into(),
             ServerError::Control(error) | ServerError::Start(error) => error.into(),
             ServerError::Refused(reason) => Self::new(Kind::InvalidArgument, reason),
-            ServerError::Pki(_) | ServerError::Tls(_) | ServerError::Listen { .. } => Self {
-                cause: Some(Box::new(error)),
-                ..Self::new(Kind::Internal, "the server could not carry out the call")
-            },
+            ServerError::Pki(_) | ServerError::Tls(_) | ServerError::Listen { .. } => {
+                Self { cause: Some(Box::new(error)), ..Self::new(Kind::Internal, messages::server_failed()) }
+            }
         }
     }
 }
@@ -201,14 +200,14 @@ impl From<Refusal> for NativeError {
             | Refusal::UnknownUser(_)
             | Refusal::UnknownToken(_) => Kind::NotFound,
         };
-        Self::new(kind, refusal.to_string())
+        Self::new(kind, refusal.message())
     }
 }
 
 impl IntoResponse for NativeError {
     fn into_response(self) -> Response {
         if let Some(cause) = self.cause.as_deref() {
-            tracing::error!(error = cause as &dyn std::error::Error, "a call of the native API failed");
+            tracing::error!(error = cause as &dyn std::error::Error, "native API request failed");
         }
         let Self { kind, message, field, .. } = self;
         let message = language::of_message(&message);

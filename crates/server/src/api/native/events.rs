@@ -1,4 +1,4 @@
-//! Events: the newest, those after a place, waiting for those to come, and a stream of them.
+//! Events: the newest, those after an id, waiting for those to come, and a stream of them.
 //!
 //! A stream pulls: it reads the next page from the store when its client has taken the one before, so
 //! that a slow client holds no more than a page. It ends when its caller may not read these events any more.
@@ -15,7 +15,7 @@ use axum::response::Sse;
 use axum::response::sse::{Event, KeepAlive};
 use futures::Stream;
 use proctor_api::{EventHistogram, EventList, EventQuery, EventView, HistogramQuery, LIMIT, StreamQuery};
-use proctor_model::{EventKind, FieldError};
+use proctor_model::{EventKind, FieldError, messages};
 use proctor_runtime::clock;
 use proctor_store::{EventCountQuery, StoredEvent};
 
@@ -38,7 +38,7 @@ const STEPS_MAX: u32 = 500;
 /// A stream on which nothing happens says this often that it is there.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// The newest events, or those after a place; on request, waits for what is to come.
+/// The newest events, or those after an id; on request, waits for what is to come.
 #[utoipa::path(get, path = "/events", operation_id = "events", params(EventQuery), tag = "events",
                responses((status = 200, body = EventList)))]
 pub(super) async fn list(
@@ -49,7 +49,7 @@ pub(super) async fn list(
     let wait = bounded("wait", query.wait.unwrap_or(0), WAIT_SECS_MAX)?;
     let excluded = [("after", query.after.is_some()), ("wait", query.wait.is_some())];
     if let Some((field, _)) = excluded.into_iter().find(|(_, is_there)| *is_there && query.before.is_some()) {
-        return Err(FieldError::new(field, "excludes before: give one of them").into());
+        return Err(FieldError::new(field, messages::not_together_with("before")).into());
     }
     let wanted = Wanted { host: query.host, namespace: query.namespace, name: query.name, kinds: query.kinds };
     let limit = page_limit(query.limit)?;
@@ -106,18 +106,18 @@ impl Steps {
     fn of(query: &HistogramQuery, now: i64) -> std::result::Result<Self, FieldError> {
         let step = query.step.unwrap_or(STEP_SECS);
         if !(1..=STEP_SECS_MAX).contains(&step) {
-            return Err(FieldError::new("step", format!("must be 1 to {STEP_SECS_MAX} seconds")));
+            return Err(FieldError::new("step", messages::must_be_between(1, STEP_SECS_MAX)));
         }
         let until = query.until.unwrap_or(now);
         let from = query.since.unwrap_or_else(|| until.saturating_sub(i64::from(step) * STEPS));
         let length = until.saturating_sub(from);
         if length <= 0 {
-            return Err(FieldError::new("since", "must be before until"));
+            return Err(FieldError::new("since", messages::must_be_before_until()));
         }
         let steps = length.saturating_add(i64::from(step) - 1) / i64::from(step);
         match u32::try_from(steps) {
             Ok(steps) if steps <= STEPS_MAX => Ok(Self { from, step, steps }),
-            Ok(_) | Err(_) => Err(FieldError::new("step", format!("makes {steps} steps, more than {STEPS_MAX}"))),
+            Ok(_) | Err(_) => Err(FieldError::new("step", messages::makes_too_many_steps(steps, STEPS_MAX))),
         }
     }
 }
@@ -148,7 +148,7 @@ pub(super) async fn stream(
 fn last_event_id(headers: &HeaderMap) -> std::result::Result<Option<u64>, FieldError> {
     let Some(value) = headers.get("last-event-id") else { return Ok(None) };
     let number = value.to_str().ok().and_then(|text| text.parse().ok());
-    number.map(Some).ok_or_else(|| FieldError::new("Last-Event-ID", "is not the id of an event"))
+    number.map(Some).ok_or_else(|| FieldError::new("Last-Event-ID", messages::not_an_event_id()))
 }
 
 fn sse_event(event: &EventView) -> Event {
@@ -166,7 +166,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// A stream without a place to begin at begins now.
+    /// A stream without an id to start after starts now.
     async fn begin(
         control: Control,
         caller: Caller,

@@ -1,6 +1,6 @@
 //! Who may do what where: each binding, taken apart into the classes that it gives.
 //!
-//! Promised: whether a grant covers a place is decided by the same [`Permissions`] that calls are judged by.
+//! Promised: whether a grant covers a target is decided by the same [`Permissions`] that calls are judged by.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -51,7 +51,7 @@ enum Wanted {
     /// Wherever it is.
     Any,
     Everywhere,
-    Place {
+    Target {
         business: Option<u64>,
         cloud: Option<u32>,
         namespace: Option<Namespace>,
@@ -66,9 +66,9 @@ impl Wanted {
         match self {
             Self::Any => true,
             Self::Everywhere => permissions.allows_everywhere(class),
-            Self::Place { business, cloud, namespace } => {
-                let place = AccessTarget { business: *business, cloud: *cloud, namespace: namespace.as_ref() };
-                permissions.allows(class, &place)
+            Self::Target { business, cloud, namespace } => {
+                let target = AccessTarget { business: *business, cloud: *cloud, namespace: namespace.as_ref() };
+                permissions.allows(class, &target)
             }
         }
     }
@@ -77,22 +77,22 @@ impl Wanted {
 async fn wanted(state: &ApiState, query: &GrantQuery) -> Result<Wanted> {
     let namespace: Option<Namespace> = query.namespace.as_deref().map(str::parse).transpose()?;
     let host = parse_host_param(query.host.as_deref())?;
-    let has_place = namespace.is_some() || host.is_some() || query.business.is_some() || query.cloud.is_some();
+    let names_target = namespace.is_some() || host.is_some() || query.business.is_some() || query.cloud.is_some();
     if query.everywhere == Some(true) {
         let excluded = "namespace, host, business, cloud";
         let together = || FieldError::new("everywhere", messages::not_together_with(excluded));
-        return if has_place { Err(together().into()) } else { Ok(Wanted::Everywhere) };
+        return if names_target { Err(together().into()) } else { Ok(Wanted::Everywhere) };
     }
     let Some(host) = host else {
-        let place = Wanted::Place { business: query.business, cloud: query.cloud, namespace };
-        return Ok(if has_place { place } else { Wanted::Any });
+        let target = Wanted::Target { business: query.business, cloud: query.cloud, namespace };
+        return Ok(if names_target { target } else { Wanted::Any });
     };
     if query.business.is_some() || query.cloud.is_some() {
         return Err(FieldError::new("host", messages::not_together_with("business, cloud")).into());
     }
     let site = state.control.sites(std::slice::from_ref(&host)).await?.pop().flatten();
     let site = site.ok_or_else(|| unknown_host(&host))?;
-    Ok(Wanted::Place { business: site.business, cloud: Some(site.key.cloud), namespace })
+    Ok(Wanted::Target { business: site.business, cloud: Some(site.key.cloud), namespace })
 }
 
 fn view(binding: &Binding, class: Class, disabled: bool) -> GrantView {

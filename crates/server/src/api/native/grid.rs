@@ -95,7 +95,7 @@ fn letter(code: Code) -> u8 {
     }
 }
 
-/// What was asked of a process, and what came of it, of the tasks that the caller may read.
+/// Operations on a process and their outcomes, from the tasks that the caller may read.
 #[utoipa::path(get, path = "/processes/{namespace}/{name}/operations", operation_id = "process_operations",
                params(("namespace" = String, Path), ("name" = String, Path)), params(ProcessOperationQuery),
                tag = "processes", responses((status = 200, body = ProcessOperations)))]

@@ -36,12 +36,12 @@ pub(super) async fn groups(
 fn page(found: &Found<'_>, sort: GroupSort, limit: usize, after: Option<&Ranked>) -> GroupPage {
     let mut groups: Vec<(Ranked, Sums<'_>)> = found.groups(sort);
     let total = groups.len() as u64;
-    groups.retain(|(place, _)| after.is_none_or(|after| place.is_behind(after)));
+    groups.retain(|(position, _)| after.is_none_or(|after| position.is_behind(after)));
     groups.sort_by(|(one, _), (other, _)| one.compare(other));
     let has_more = groups.len() > limit;
     groups.truncate(limit);
-    let next = groups.last().filter(|_| has_more).map(|(place, _)| cursor::encode(place));
-    let groups = groups.into_iter().map(|(place, sums)| sums.view(place.key.to_string())).collect();
+    let next = groups.last().filter(|_| has_more).map(|(position, _)| cursor::encode(position));
+    let groups = groups.into_iter().map(|(position, sums)| sums.view(position.key.to_string())).collect();
     GroupPage { at_ms: found.seen.at, groups, total, next }
 }
 
@@ -89,7 +89,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// A place in the list of groups.
+/// A position in the list of groups.
 #[derive(Debug, Serialize, Deserialize)]
 struct Ranked {
     rank: f64,

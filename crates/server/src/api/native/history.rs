@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use proctor_api::{DiffQuery, HistoryQuery, Revision, SpecDiff, SpecHistory};
-use proctor_model::{FieldError, ProcessKey};
+use proctor_model::{FieldError, ProcessKey, messages};
 use proctor_store::SpecRevision;
 
 use super::body::Params;
@@ -48,13 +48,13 @@ pub(super) async fn changes(
 ) -> Result<Json<SpecDiff>> {
     let key = ProcessKey::new(namespace.parse()?, name.parse()?);
     let revisions = revisions(&caller, &state, &key, &query.host).await?;
-    let place = |field: &str, generation: u64| {
+    let index_of = |field: &str, generation: u64| {
         let found = revisions.iter().position(|revision| revision.generation == generation);
-        found.ok_or_else(|| FieldError::new(field, format!("{generation} is not a generation of the history")))
+        found.ok_or_else(|| FieldError::new(field, messages::not_a_generation(generation)))
     };
-    let to = query.to.map_or(Ok(0), |generation| place("to", generation))?;
+    let to = query.to.map_or(Ok(0), |generation| index_of("to", generation))?;
     let from = match query.from {
-        Some(generation) => Some(place("from", generation)?),
+        Some(generation) => Some(index_of("from", generation)?),
         None => Some(to + 1).filter(|index| *index < revisions.len()),
     };
     let spec = |index: usize| revisions[index].spec.as_deref();
@@ -70,14 +70,13 @@ async fn revisions(
     host: &str,
 ) -> Result<Vec<SpecRevision>> {
     let host = parse_host_param(Some(host))?.expect("a host was given");
-    let unknown = |problem: String| NativeError::new(Kind::NotFound, problem);
     let hosts = std::slice::from_ref(&host);
     let Some(record) = state.control.readable_sites(&caller.who, hosts, Some(&key.namespace)).await?.remove(0) else {
         return Err(unknown_host(&host));
     };
     let revisions = state.control.spec_history(&record.agent, key, REVISIONS_MAX).await?;
     if revisions.is_empty() {
-        return Err(unknown(format!("process {key} was never registered on host {host}")));
+        return Err(NativeError::new(Kind::NotFound, messages::never_registered_on_host(key, host)));
     }
     Ok(revisions)
 }

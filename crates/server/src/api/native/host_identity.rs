@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Path, State};
 use proctor_api::{RejoinRequest, RejoinView, Removed, UnservedHostList, UnservedHostView};
-use proctor_model::{AgentId, HostKey};
+use proctor_model::{AgentId, HostKey, messages};
 use proctor_store::UnservedHost;
 
 use super::body::Body;
@@ -145,7 +145,7 @@ pub(super) async fn key(control: &Control, text: &str) -> Result<HostKey> {
 }
 
 pub(super) fn unknown(host: &dyn std::fmt::Display) -> NativeError {
-    NativeError::new(Kind::NotFound, format!("host {host} is not known: it has never enrolled, or was removed"))
+    NativeError::new(Kind::NotFound, messages::host_is_not_known(host))
 }
 
 #[cfg(test)]

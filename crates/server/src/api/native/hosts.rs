@@ -41,7 +41,7 @@ pub(super) async fn list(
         text: query.q.as_deref().map(search_text).transpose()?,
         after: cursor::decode(query.after.as_deref())?,
         limit: Some(limit + 1),
-        places: None,
+        scopes: None,
     };
     let at_most = limit as usize;
     let Page { records, next } = match (query.state, query.trouble) {
@@ -78,7 +78,7 @@ pub(super) async fn show(
     if let Some(record) = &found {
         state.control.measure_round_trip(&record.agent).await;
     }
-    let unknown = || NativeError::new(Kind::NotFound, format!("host {host} has never enrolled an agent"));
+    let unknown = || NativeError::new(Kind::NotFound, messages::never_enrolled(&host));
     found.map(|record| Json(view(record, &state.control))).ok_or_else(unknown)
 }
 
@@ -131,9 +131,7 @@ pub(super) fn parse_host(text: &str) -> std::result::Result<HostRef, FieldError>
         return Ok(HostRef::Key(key));
     }
     let agent = text.parse::<AgentId>();
-    agent
-        .map(HostRef::Agent)
-        .map_err(|_| FieldError::new("", format!("'{text}' is neither an IP address, CLOUD:IP nor an agent id")))
+    agent.map(HostRef::Agent).map_err(|_| FieldError::new("", messages::not_a_host_reference(text)))
 }
 
 /// The host of a query.
@@ -160,11 +158,9 @@ impl Chosen {
             (None, false, Some(business)) => Ok(Self::Business(business)),
             (Some([]), false, None) => Err(FieldError::new("hosts", messages::must_not_be_empty())),
             (Some(hosts), false, None) => Ok(Self::These(parse_hosts(hosts)?)),
-            (None, false, None) => {
-                Err(FieldError::new("hosts", "is missing: give a list of hosts, a business, or \"all\": true"))
-            }
-            (_, true, _) => Err(FieldError::new("all", "excludes hosts and business: give one of them")),
-            (_, _, Some(_)) => Err(FieldError::new("business", "excludes hosts: give one of them")),
+            (None, false, None) => Err(FieldError::new("hosts", messages::hosts_are_missing())),
+            (_, true, _) => Err(FieldError::new("all", messages::not_together_with("hosts, business"))),
+            (_, _, Some(_)) => Err(FieldError::new("business", messages::not_together_with("hosts"))),
         }
     }
 
@@ -204,7 +200,10 @@ impl Chosen {
         let hosts = records.into_iter().filter(|record| record.pool.id == *id);
         let hosts = self.narrowed(control, hosts.map(|record| HostRef::Key(record.host)).collect()).await?;
         if hosts.is_empty() {
-            Err(NativeError::new(Kind::NotFound, format!("pool {}/{id} is set on no host", namespace.escaped())))
+            Err(NativeError::new(
+                Kind::NotFound,
+                messages::pool_on_no_host(format_args!("{}/{id}", namespace.escaped())),
+            ))
         } else {
             Ok(hosts)
         }
@@ -219,11 +218,7 @@ impl Chosen {
         let query = proctor_store::HostQuery { business, ..Default::default() };
         let hosts: Vec<HostRef> =
             control.hosts(caller, query).await?.into_iter().map(|host| HostRef::Key(host.key)).collect();
-        if hosts.is_empty() {
-            Err(NativeError::new(Kind::NotFound, "no such host has enrolled yet"))
-        } else {
-            Ok(hosts)
-        }
+        if hosts.is_empty() { Err(NativeError::new(Kind::NotFound, messages::no_such_host_yet())) } else { Ok(hosts) }
     }
 
     /// Those of the business, where there is one.
@@ -243,11 +238,11 @@ pub(super) fn parse_hosts(hosts: &[String]) -> std::result::Result<Vec<HostRef>,
 
 /// Also of one that the caller may not read: who may not must not learn that it is there.
 pub(super) fn unknown_host(host: &HostRef) -> NativeError {
-    NativeError::new(Kind::NotFound, format!("host {host} has never enrolled an agent, or you may not read it"))
+    NativeError::new(Kind::NotFound, messages::host_unknown_or_hidden(host))
 }
 
 pub(super) fn not_registered(key: &ProcessKey) -> NativeError {
-    NativeError::new(Kind::NotFound, format!("process {key} is registered on no host"))
+    NativeError::new(Kind::NotFound, messages::registered_on_no_host(key))
 }
 
 /// Refuses a host that is named twice, also where once by its address and once by its agent, if the caller may read
@@ -263,7 +258,7 @@ async fn distinct(
     for (index, (host, record)) in hosts.iter().zip(records).enumerate() {
         let identity = record.map_or_else(|| host.clone(), |record| HostRef::Agent(record.agent));
         if !seen.insert(identity) {
-            return Err(FieldError::new(format!("hosts[{index}]"), format!("host {host} is named twice")).into());
+            return Err(FieldError::new(format!("hosts[{index}]"), messages::host_is_there_twice(host)).into());
         }
     }
     Ok(hosts)
@@ -289,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_host_is_named_by_its_place() {
+    fn a_bad_host_is_named_by_its_path() {
         let error = chosen(&["10.0.0.1", "no such/host"]).unwrap_err();
 
         assert_eq!(error.field, "hosts[1]");

@@ -42,8 +42,8 @@ impl Wanted {
     fn keys(&self, seen: &Visible<'_>, limit: usize) -> Vec<HostKey> {
         let query = &self.query;
         // In this order, as the store sorts them.
-        let place = |key: &HostKey| (key.cloud, key.ip.to_string());
-        let after = query.after.as_ref().map(place);
+        let position = |key: &HostKey| (key.cloud, key.ip.to_string());
+        let after = query.after.as_ref().map(position);
         let text = query.text.as_ref().map(|text| text.to_lowercase());
         let is_meant = |host: &&FleetHost| {
             self.state.is_none_or(|state| state == seen.status(host))
@@ -53,7 +53,7 @@ impl Wanted {
                 && query.online.is_none_or(|online| host.online == online)
                 && query.version.as_ref().is_none_or(|version| *host.agent_version == **version)
                 && text.as_ref().is_none_or(|text| has_text(host, text))
-                && after.as_ref().is_none_or(|after| place(&host.site.key) > *after)
+                && after.as_ref().is_none_or(|after| position(&host.site.key) > *after)
         };
         seen.hosts().filter(is_meant).map(|host| host.site.key).take(limit).collect()
     }

@@ -50,7 +50,7 @@ type Placements = Vec<(HostKey, Option<u64>)>;
 
 fn checked(rows: Vec<ImportRow>, is_csv: bool) -> Result<(Placements, Vec<Business>)> {
     if rows.len() > ROWS_MAX {
-        return Err(malformed(format!("{} rows are more than {ROWS_MAX}", rows.len())));
+        return Err(malformed(messages::too_many_rows(rows.len(), ROWS_MAX)));
     }
     let mut businesses = BTreeMap::new();
     let mut placements = Vec::with_capacity(rows.len());
@@ -58,7 +58,7 @@ fn checked(rows: Vec<ImportRow>, is_csv: bool) -> Result<(Placements, Vec<Busine
         let inside = |error: FieldError| if is_csv { error } else { error.inside(&format!("[{index}]")) };
         if let Some(name) = row.business_name {
             let Some(business) = row.business else {
-                return Err(inside(FieldError::new("business_name", "is given without a business")).into());
+                return Err(inside(FieldError::new("business_name", messages::business_name_without_business())).into());
             };
             businesses.insert(business, checked_name(name).map_err(|error| inside(error.inside("business_name")))?);
         }
@@ -79,7 +79,7 @@ fn from_csv(bytes: &[u8]) -> Result<Vec<ImportRow>> {
     let mut mistakes: Vec<FieldError> = Vec::new();
     for (number, record) in (1..).zip(reader.records()) {
         let line = |error: FieldError| error.inside(&format!("row {number}"));
-        let record = record.map_err(|error| line(FieldError::new("", error.to_string())))?;
+        let record = record.map_err(|error| line(FieldError::new("", messages::because(error))))?;
         if number == 1 && record.get(0) == Some(HEADER) {
             continue;
         }
@@ -91,20 +91,19 @@ fn from_csv(bytes: &[u8]) -> Result<Vec<ImportRow>> {
             break;
         }
     }
-    let Some(first) = mistakes.first().map(|mistake| mistake.field.clone()) else { return Ok(rows) };
-    let told: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-    let rest = told.join("; ");
-    let problem = rest.strip_prefix(&format!("{first}: ")).unwrap_or(&rest);
-    Err(FieldError::new(first, problem).into())
+    let mut mistakes = mistakes.into_iter();
+    let Some(first) = mistakes.next() else { return Ok(rows) };
+    let problem = mistakes.fold(first.problem, |all, mistake| messages::several(all, mistake.message()));
+    Err(FieldError::new(first.field, problem).into())
 }
 
 fn csv_row(record: &csv::StringRecord) -> std::result::Result<ImportRow, FieldError> {
     if !(3..=4).contains(&record.len()) {
-        let problem = format!("has {} columns, not cloud,ip,business[,business_name]", record.len());
+        let problem = messages::has_wrong_columns(record.len());
         return Err(FieldError::new("", problem));
     }
     let number = |column: &str, text: &str| {
-        text.parse::<u64>().map_err(|_| FieldError::new(column, format!("'{text}' is not a whole number")))
+        text.parse::<u64>().map_err(|_| FieldError::new(column, messages::not_a_whole_number(format_args!("'{text}'"))))
     };
     let cloud = number("cloud", &record[0])?;
     let cloud = u32::try_from(cloud).map_err(|_| FieldError::new("cloud", messages::too_large(cloud)))?;
@@ -112,7 +111,7 @@ fn csv_row(record: &csv::StringRecord) -> std::result::Result<ImportRow, FieldEr
     let business = if record[2].is_empty() { None } else { Some(number("business", &record[2])?) };
     let business_name = record.get(3).filter(|name| !name.is_empty()).map(str::to_owned);
     if business_name.is_some() && business.is_none() {
-        return Err(FieldError::new("business_name", "is given without a business"));
+        return Err(FieldError::new("business_name", messages::business_name_without_business()));
     }
     Ok(ImportRow { cloud, ip, business, business_name })
 }
@@ -145,13 +144,13 @@ mod tests {
 
         assert_eq!(error.field(), Some("row 2.ip"));
         let told = error.message();
-        for place in ["row 2.ip: 'ten'", "row 4.cloud: 'x'", "row 5: has 1 columns", "row 6.business_name"] {
-            assert!(told.contains(place), "{told}");
+        for path in ["row 2.ip: 'ten'", "row 4.cloud: 'x'", "row 5: has 1 columns", "row 6.business_name"] {
+            assert!(told.contains(path), "{told}");
         }
     }
 
     #[test]
-    fn a_wrong_row_of_a_list_is_told_with_its_place() {
+    fn a_wrong_row_of_a_list_is_reported_with_its_number() {
         let error = from_list(br#"[{"ip":"10.0.0.1","business":1},{"ip":"x","business":1}]"#).unwrap_err();
         let list = from_list(br#"[{"ip":"10.0.0.1","business":1},[0,"10.0.0.1",1]]"#).unwrap_err();
 

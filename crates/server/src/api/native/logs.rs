@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use proctor_api::{LogQuery, LogState, LogView};
-use proctor_model::{FieldError, LOG_LINES, LOG_LINES_MAX, LogTail, ProcessKey};
+use proctor_model::{FieldError, LOG_LINES, LOG_LINES_MAX, LogTail, ProcessKey, messages};
 use proctor_store::ProcessRecord;
 
 use super::body::Params;
@@ -37,20 +37,20 @@ pub(super) async fn log(
     let host = parse_host_param(Some(&query.host))?.expect("a host was given");
     let wanted = wanted(&query)?;
     let Some(record) = state.control.operable_process(&caller.who, &host, &key).await? else {
-        return Err(NativeError::new(Kind::NotFound, format!("process {key} is not registered on host {host}")));
+        return Err(NativeError::new(Kind::NotFound, messages::not_registered_on_host(key, host)));
     };
     let key = instance(&record, query.instance)?;
     let _ticket = state.border.waits.take(&caller.who).map_err(ApiError::from)?;
     caller.waits();
     let answer = state.control.log_tail(&caller.who, &record.agent, &key, wanted).await;
-    let answer = answer.map_err(|busy| ApiError::busy(busy.to_string()))?;
+    let answer = answer.map_err(|_| ApiError::busy(messages::too_many_host_questions()))?;
     Ok(Json(view(&record, &key, &answer)?))
 }
 
 fn wanted(query: &LogQuery) -> std::result::Result<proctor_model::LogQuery, FieldError> {
     let lines = query.lines.unwrap_or(LOG_LINES);
     if !(1..=LOG_LINES_MAX).contains(&lines) {
-        return Err(FieldError::new("lines", format!("must be from 1 to {LOG_LINES_MAX}")));
+        return Err(FieldError::new("lines", messages::must_be_between(1, LOG_LINES_MAX)));
     }
     Ok(proctor_model::LogQuery { lines, since: query.since.as_deref().map(str::parse).transpose()? })
 }
@@ -93,7 +93,7 @@ fn state_of(state: proctor_model::LogState) -> std::result::Result<LogState, Api
         Told::Unreadable => LogState::Unreadable,
         Told::NotRegistered => LogState::NotRegistered,
         Told::Busy => {
-            return Err(ApiError::busy("the host is reading too many logs: try again in a second".to_owned()));
+            return Err(ApiError::busy(messages::too_many_log_reads()));
         }
     })
 }

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use proctor_api::{ApproveRequest, CordonRequest, CordonView, HostView, Removed};
-use proctor_model::FieldError;
+use proctor_model::{FieldError, messages};
 use proctor_runtime::clock;
 
 use super::body::Body;
@@ -45,7 +45,7 @@ pub(super) async fn uncordon(
     let host = parse_host(&host).map_err(|error| error.inside("host"))?;
     match state.control.uncordon(&caller.who, &host).await? {
         None => Err(unknown_host(&host)),
-        Some(false) => Err(NativeError::new(Kind::NotFound, format!("host {host} is not cordoned"))),
+        Some(false) => Err(NativeError::new(Kind::NotFound, messages::host_is_not_cordoned(host))),
         Some(true) => Ok(Json(Removed { removed: format!("cordon of host {host}") })),
     }
 }
@@ -76,7 +76,7 @@ pub(super) async fn approve(
 fn given_key(text: String) -> std::result::Result<String, FieldError> {
     let key = text.trim().replace(':', "").to_ascii_lowercase();
     if key.is_empty() || key.len() > KEY_CHARS_MAX || !key.chars().all(|c| c.is_ascii_graphic()) {
-        return Err(FieldError::new("key", "is not the fingerprint of a key (SHA-256 in hexadecimal digits)"));
+        return Err(FieldError::new("key", messages::not_a_key_fingerprint()));
     }
     Ok(key)
 }

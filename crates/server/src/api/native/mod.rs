@@ -7,9 +7,11 @@
 mod apps;
 mod attention;
 mod audit;
+mod authority;
 mod body;
 mod businesses;
 mod caller;
+mod change_plans;
 mod cursor;
 mod decode;
 mod described;
@@ -52,6 +54,7 @@ mod visible;
 mod webhooks;
 mod whoami;
 
+use proctor_model::messages;
 use std::any::Any;
 
 use axum::Router;
@@ -80,14 +83,14 @@ pub(crate) fn router(state: ApiState) -> Router {
 }
 
 async fn unknown_path() -> NativeError {
-    NativeError::new(Kind::NotFound, "there is no such path under /api/v1")
+    NativeError::new(Kind::NotFound, messages::no_such_path())
 }
 
 async fn wrong_method(method: Method) -> NativeError {
-    NativeError::new(Kind::MethodNotAllowed, format!("the path does not take {method}"))
+    NativeError::new(Kind::MethodNotAllowed, messages::path_without_method(method))
 }
 
 fn after_panic(_: Box<dyn Any + Send>) -> Response {
-    tracing::error!("a handler of the native API panicked");
-    NativeError::new(Kind::Internal, "the server has a defect that this request ran into").into_response()
+    tracing::error!("native API handler panicked");
+    NativeError::new(Kind::Internal, messages::server_failed()).into_response()
 }

@@ -3,6 +3,7 @@
 //! What a selector finds is frozen when the call is made: what is registered later is no target.
 
 use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
@@ -26,6 +27,8 @@ const FAMILY: &str = "native";
 /// In one task.
 const TARGETS_MAX: usize = 100_000;
 const KEY_CHARS_MAX: usize = 128;
+/// For a host that is offline.
+const WAIT_SECS_MAX: u64 = 3600;
 
 /// Asks for an operation with the spec that is registered on each host, or plans it. With the same
 /// `Idempotency-Key` and the same body, the answer is the task that was made before.
@@ -44,11 +47,13 @@ pub(super) async fn submit(
         // must not leave tasks that wait for somebody.
         return Err(FieldError::new("rolling", messages::status_does_not_roll()).into());
     }
+    let wait = wait(&body)?;
     let options = SubmitOptions {
         rolling: body.rolling.as_ref().map(rolling),
         idempotency: idempotency(&headers, &body)?,
         retry_of: None,
         scope: None,
+        wait,
     };
     // Before anything is looked for: what was asked for may have changed what is found.
     if let Some(key) = options.idempotency.as_ref().filter(|_| !body.plan)
@@ -69,6 +74,19 @@ pub(super) async fn submit(
     Ok((status, Json(Accepted { task_id: Some(submitted.task), plan: None })))
 }
 
+/// How long targets wait for hosts that are offline. Their rights are those of the moment of the call, so it is bounded.
+fn wait(body: &OperationRequest) -> std::result::Result<Duration, FieldError> {
+    match body.wait_secs {
+        None => Ok(Duration::ZERO),
+        // As for rolling tasks: whoever may only read must not leave tasks that wait.
+        Some(_) if body.operation == OperationKind::Status => {
+            Err(FieldError::new("wait_secs", messages::status_does_not_wait()))
+        }
+        Some(secs) if (1..=WAIT_SECS_MAX).contains(&secs) => Ok(Duration::from_secs(secs)),
+        Some(_) => Err(FieldError::new("wait_secs", messages::wait_out_of_range(WAIT_SECS_MAX))),
+    }
+}
+
 /// The key under which the caller may send the same request again.
 pub(super) fn idempotency(
     headers: &HeaderMap,
@@ -78,7 +96,7 @@ pub(super) fn idempotency(
     let is_sane =
         |key: &&str| (1..=KEY_CHARS_MAX).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic());
     let Some(key) = value.to_str().ok().filter(is_sane) else {
-        let problem = format!("must have 1 to {KEY_CHARS_MAX} printable ASCII characters without spaces");
+        let problem = messages::must_have_ascii_chars(KEY_CHARS_MAX);
         return Err(FieldError::new("Idempotency-Key", problem));
     };
     // Of what was understood, so that neither spaces nor the order of fields matter.
@@ -106,7 +124,7 @@ async fn items(control: &Control, caller: &Caller, body: &OperationRequest) -> R
     };
     let targets: usize = found.values().map(Vec::len).sum();
     if targets > TARGETS_MAX {
-        let message = format!("these are {targets} targets, more than {TARGETS_MAX} in one task");
+        let message = messages::task_is_too_large(targets, TARGETS_MAX);
         return Err(NativeError::new(Kind::InvalidArgument, message));
     }
     let item = |(key, hosts): (ProcessKey, Vec<HostRef>)| SubmittedItem {
@@ -131,7 +149,7 @@ async fn exact(control: &Control, caller: &Caller, body: &OperationRequest, pair
         ("business", body.business.is_some()),
     ];
     if let Some((field, _)) = says_more.into_iter().find(|(_, is_there)| *is_there) {
-        return Err(FieldError::new(field, "excludes targets: give one of them").into());
+        return Err(FieldError::new(field, messages::not_together_with("targets")).into());
     }
     if pairs.is_empty() {
         return Err(FieldError::new("targets", messages::must_not_be_empty()).into());
@@ -149,7 +167,7 @@ async fn exact(control: &Control, caller: &Caller, body: &OperationRequest, pair
         let site = site.filter(|site| caller.is_allowed(Class::Read, site, Some(&key.namespace)));
         let identity = site.map_or_else(|| host.clone(), |site| HostRef::Agent(site.agent));
         if !seen.insert((key, identity)) {
-            return Err(FieldError::new(format!("targets[{index}]"), format!("{key} on {host} is named twice")).into());
+            return Err(FieldError::new(format!("targets[{index}]"), messages::target_is_there_twice(key, host)).into());
         }
         found.entry(key.clone()).or_default().push(host);
     }
@@ -164,10 +182,10 @@ async fn found(control: &Control, caller: &Caller, body: &OperationRequest) -> R
             let hosts = chosen.where_registered(control, caller, &process.0).await?;
             Ok(Found::from([(process.0.clone(), hosts)]))
         }
-        (Some(_), None) => Err(FieldError::new("namespace", "narrows a selector, not a process").into()),
+        (Some(_), None) => Err(FieldError::new("namespace", messages::only_with("selector")).into()),
         (None, Some(selector)) => selected(control, caller, body, selector, chosen).await,
-        (None, None) => Err(FieldError::new("process", "is missing: give a process, a selector or targets").into()),
-        (Some(_), Some(_)) => Err(FieldError::new("selector", "excludes process: give one of them").into()),
+        (None, None) => Err(FieldError::new("process", messages::process_is_missing()).into()),
+        (Some(_), Some(_)) => Err(FieldError::new("selector", messages::not_together_with("process")).into()),
     }
 }
 
@@ -199,7 +217,7 @@ async fn selected(
         found.entry(record.key).or_default().push(HostRef::Key(record.host));
     }
     if found.is_empty() {
-        return Err(NativeError::new(Kind::NotFound, format!("'{selector}' finds no registered process there")));
+        return Err(NativeError::new(Kind::NotFound, messages::selector_matches_nothing(selector)));
     }
     Ok(found)
 }

@@ -31,7 +31,7 @@ pub(super) async fn show(caller: Authenticated, State(state): State<ApiState>) -
     let (control, who) = (state.control.clone(), caller.who.clone());
     let answer = move |seen: &SeenFleet| overview(seen, &control, &who, tasks);
     let mut overview = state.border.fleet_work.run(&state.control, &caller.who, answer).await?;
-    overview.earlier = state.border.trend.earlier(caller.who.permissions.places(Class::Read), overview.at_ms);
+    overview.earlier = state.border.trend.earlier(caller.who.permissions.scopes(Class::Read), overview.at_ms);
     Ok(Json(overview))
 }
 

@@ -59,8 +59,8 @@ impl Observed {
     fn of(SeenFleet { fleet, .. }: &SeenFleet, caller: &Caller, planned: &[Planned]) -> Self {
         let mut by_key: HashMap<ProcessKey, HashMap<HostKey, (Phase, bool)>> = HashMap::new();
         let wanted: HashSet<&ProcessKey> = planned.iter().map(|planned| &planned.key).collect();
-        let places = Some(caller.permissions.places(Class::Read).clone());
-        let query = ProcessQuery { places, ..ProcessQuery::default() };
+        let scopes = Some(caller.permissions.scopes(Class::Read).clone());
+        let query = ProcessQuery { scopes, ..ProcessQuery::default() };
         let filter = FleetFilter::new(fleet, &query);
         let is_wanted: Vec<bool> = fleet.keys.iter().map(|key| wanted.contains(key)).collect();
         for process in fleet.processes.iter().filter(|process| is_wanted[process.key as usize]) {

@@ -32,19 +32,19 @@ pub(super) async fn list(
         return Err(FieldError::new("limit", messages::must_be_at_least_1()).into());
     }
     let with_usage = query.usage == Some(true);
-    let after: Option<Place> = cursor::decode(query.after.as_deref())?;
+    let after: Option<PoolCursor> = cursor::decode(query.after.as_deref())?;
     let namespace: Option<Namespace> = query.namespace.as_deref().map(str::parse).transpose()?;
     let hosts = parse_host_param(query.host.as_deref())?.map(|host| [host]);
     let hosts = hosts.as_ref().map(<[_; 1]>::as_slice);
     let records = state.control.pools(&caller.who, namespace.as_ref(), hosts).await?;
     let mut records: Vec<PoolRecord> = records
         .into_iter()
-        .skip_while(|record| after.as_ref().is_some_and(|after| Place::of(record) <= *after))
+        .skip_while(|record| after.as_ref().is_some_and(|after| PoolCursor::of(record) <= *after))
         .collect();
     let fitting = if with_usage { limit.min(fitting_with_usage(&records)) } else { limit };
     let has_more = records.len() > fitting;
     records.truncate(fitting);
-    let next = records.last().filter(|_| has_more).map(|last| cursor::encode(&Place::of(last)));
+    let next = records.last().filter(|_| has_more).map(|last| cursor::encode(&PoolCursor::of(last)));
     let mut pools: Vec<PoolView> = records.into_iter().map(view).collect();
     if with_usage {
         let members = neighbours(&state, &caller.who, &pools).await?;
@@ -61,14 +61,14 @@ fn fitting_with_usage(records: &[PoolRecord]) -> usize {
 
 /// Of a pool in the list.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-struct Place {
+struct PoolCursor {
     namespace: String,
     id: String,
     cloud: u32,
     ip: String,
 }
 
-impl Place {
+impl PoolCursor {
     fn of(PoolRecord { host, pool, .. }: &PoolRecord) -> Self {
         let (namespace, id) = (pool.namespace.to_string(), pool.id.to_string());
         Self { namespace, id, cloud: host.cloud, ip: host.ip.to_string() }
@@ -77,12 +77,12 @@ impl Place {
 
 /// The processes that can be members: those of a pool's namespace on hosts that have one of it.
 async fn neighbours(state: &ApiState, caller: &Caller, pools: &[PoolView]) -> Result<Vec<ProcessRecord>> {
-    let mut places: BTreeMap<&Namespace, BTreeSet<&AgentId>> = BTreeMap::new();
+    let mut agents_by_namespace: BTreeMap<&Namespace, BTreeSet<&AgentId>> = BTreeMap::new();
     for pool in pools {
-        places.entry(&pool.namespace).or_default().insert(&pool.agent);
+        agents_by_namespace.entry(&pool.namespace).or_default().insert(&pool.agent);
     }
     let mut found = Vec::new();
-    for (namespace, agents) in places {
+    for (namespace, agents) in agents_by_namespace {
         let agents = agents.into_iter().cloned().collect();
         let query =
             ProcessQuery { namespace: Some(namespace.clone()), agents: Some(agents), ..ProcessQuery::default() };
@@ -107,12 +107,12 @@ fn view(PoolRecord { host, agent, pool }: PoolRecord) -> PoolView {
 }
 
 fn add_usage(pools: &mut [PoolView], processes: &[ProcessRecord]) {
-    let mut by_place: HashMap<(&AgentId, &Namespace), Vec<&ProcessRecord>> = HashMap::new();
+    let mut by_namespace: HashMap<(&AgentId, &Namespace), Vec<&ProcessRecord>> = HashMap::new();
     for process in processes {
-        by_place.entry((&process.agent, &process.key.namespace)).or_default().push(process);
+        by_namespace.entry((&process.agent, &process.key.namespace)).or_default().push(process);
     }
     for pool in pools {
-        let neighbours = by_place.get(&(&pool.agent, &pool.namespace)).into_iter().flatten();
+        let neighbours = by_namespace.get(&(&pool.agent, &pool.namespace)).into_iter().flatten();
         let members = neighbours
             .filter(|process| pool.id.has_member(&pool.namespace, &process.spec.labels))
             .filter_map(|process| member(process));
@@ -170,17 +170,17 @@ pub(super) async fn delete(
     Ok(rows(&hosts, outcomes))
 }
 
-fn pools(settings: Vec<PoolSetting>) -> std::result::Result<Vec<Pool>, FieldError> {
+pub(super) fn pools(settings: Vec<PoolSetting>) -> std::result::Result<Vec<Pool>, FieldError> {
     if settings.is_empty() {
         return Err(FieldError::new("pools", messages::must_not_be_empty()));
     }
     if settings.len() > POOLS_MAX {
-        return Err(FieldError::new("pools", format!("more than {POOLS_MAX} pools in one request: split it")));
+        return Err(FieldError::new("pools", messages::too_many_pools(POOLS_MAX)));
     }
     let mut seen = HashSet::new();
     for (index, pool) in settings.iter().enumerate() {
         if !seen.insert((&pool.namespace, &pool.id)) {
-            let problem = format!("pool {} of {} is listed twice", pool.id, pool.namespace);
+            let problem = messages::pool_is_there_twice(&pool.id, &pool.namespace);
             return Err(FieldError::new(format!("pools[{index}]"), problem));
         }
     }

@@ -6,7 +6,7 @@ use proctor_api::{
     ProcessFilter, ProcessPage, ProcessQuery, ProcessSort, ProcessView, Reason, SEARCH_CHARS_MAX, ShowQuery, SortOrder,
     Trouble,
 };
-use proctor_model::{FieldError, Percent, Phase, ProcessKey};
+use proctor_model::{FieldError, Percent, Phase, ProcessKey, messages};
 use proctor_runtime::clock;
 use proctor_store::{ProcessCursor, ProcessOrder, ProcessRecord, ProcessSort as Sort, Rank};
 
@@ -49,19 +49,19 @@ pub(super) async fn show(
 ) -> Result<Json<ProcessPage>> {
     let key = ProcessKey::new(namespace.parse()?, name.parse()?);
     let is_narrowed = query.phase.is_some() || query.q.is_some() || query.online.is_some();
-    let ShowQuery { host, phase, online, q, full: is_full, count, after: place, limit } = query;
+    let ShowQuery { host, phase, online, q, full: is_full, count, after: cursor, limit } = query;
     let filter = ProcessFilter { host, phase, online, q, ..ProcessFilter::default() };
     let (wanted, host) = wanted(&filter)?;
     let wanted = proctor_store::ProcessQuery {
         namespace: Some(key.namespace.clone()),
         name: Some(key.name.clone()),
-        after: after(place.as_deref(), Sort::Name)?,
+        after: after(cursor.as_deref(), Sort::Name)?,
         is_uncounted: count != Some(true),
         ..wanted
     };
     let view = if is_full == Some(false) { brief } else { full };
     let page = page(&caller, &state, wanted, host, page_limit(limit)?, view).await?;
-    if page.processes.is_empty() && place.is_none() && limit != Some(0) && !is_narrowed {
+    if page.processes.is_empty() && cursor.is_none() && limit != Some(0) && !is_narrowed {
         return Err(not_registered(&key));
     }
     Ok(Json(page))
@@ -96,7 +96,7 @@ pub(super) fn wanted(
 /// A text to search for.
 pub(super) fn search_text(text: &str) -> std::result::Result<String, FieldError> {
     if text.trim().is_empty() || text.chars().count() > SEARCH_CHARS_MAX {
-        return Err(FieldError::new("q", format!("must have 1 to {SEARCH_CHARS_MAX} characters")));
+        return Err(FieldError::new("q", messages::must_have_chars(SEARCH_CHARS_MAX)));
     }
     Ok(text.trim().to_owned())
 }
@@ -127,13 +127,13 @@ fn order(sort: ProcessSort, order: Option<SortOrder>) -> ProcessOrder {
 
 /// `next` of a page in this order.
 fn after(text: Option<&str>, by: Sort) -> std::result::Result<Option<ProcessCursor>, FieldError> {
-    let Some(place) = cursor::decode::<ProcessCursor>(text)? else { return Ok(None) };
-    let fits = match (by, &place.rank) {
+    let Some(cursor) = cursor::decode::<ProcessCursor>(text)? else { return Ok(None) };
+    let fits = match (by, &cursor.rank) {
         (Sort::Name | Sort::Host, None) | (Sort::Phase, Some(Rank::Text(_))) => true,
         (Sort::Cpu | Sort::Memory | Sort::Restarts | Sort::Started | Sort::Reported, Some(Rank::Number(_))) => true,
         (_, None | Some(Rank::Number(_) | Rank::Text(_))) => false,
     };
-    if fits { Ok(Some(place)) } else { Err(FieldError::new("after", "is of a list in another order")) }
+    if fits { Ok(Some(cursor)) } else { Err(FieldError::new("after", messages::cursor_of_another_order())) }
 }
 
 async fn page(

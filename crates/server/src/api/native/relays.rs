@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use proctor_api::{RelayList, RelayView, Removed};
-use proctor_model::{FieldError, RelayId};
+use proctor_model::{FieldError, RelayId, messages};
 use proctor_runtime::clock;
 
 use super::caller::Authenticated;
@@ -57,5 +57,5 @@ pub(super) async fn revoke(
     if was_there {
         return Ok(Json(Removed { removed: target }));
     }
-    Err(NativeError::new(Kind::NotFound, format!("relay {relay} has never enrolled")))
+    Err(NativeError::new(Kind::NotFound, messages::relay_never_enrolled(relay)))
 }

@@ -110,7 +110,7 @@ pub(super) async fn unbind(
     State(state): State<ApiState>,
     Path(id): Path<String>,
 ) -> Result<Json<Removed>> {
-    let unknown = |_| NativeError::new(Kind::NotFound, format!("there is no binding {id}"));
+    let unknown = |_| NativeError::new(Kind::NotFound, messages::no_such_thing(format_args!("binding {id}")));
     let uuid = Uuid::parse_str(&id).map_err(unknown)?;
     let before = described::binding_of(&state.control, uuid).await?;
     let what = format!("binding {uuid}");
@@ -143,7 +143,7 @@ where
     T: std::str::FromStr<Err = FieldError> + Ord,
 {
     if texts.len() > BOUNDS_MAX {
-        return Err(FieldError::new(field, format!("must not have more than {BOUNDS_MAX} entries")));
+        return Err(FieldError::new(field, messages::more_entries_than(BOUNDS_MAX)));
     }
     let one = |(index, text): (usize, &String)| {
         text.parse().map_err(|error: FieldError| FieldError::new(format!("{field}[{index}]"), error.problem))

@@ -12,10 +12,12 @@ use utoipa_axum::routes;
 use super::caller::RouteRequirement;
 use super::error::Kind;
 use super::{
-    apps, audit, businesses, events, facets, grants, grid, groups, history, host_identity, hosts, import, logs,
-    maintenance, openapi, operations, overview, pools, processes, registration,
+    apps, audit, authority, businesses, events, facets, grants, grid, groups, history, host_identity, hosts, import,
+    logs, maintenance, openapi, operations, overview, pools, processes, registration,
 };
-use super::{relays, roles, search, server, session, tasks, tokens, upgrades, usage, users, webhooks, whoami};
+use super::{
+    change_plans, relays, roles, search, server, session, tasks, tokens, upgrades, usage, users, webhooks, whoami,
+};
 use crate::api::{ApiState, RouteInfo};
 
 pub(super) const PREFIX: &str = "/api/v1";
@@ -98,6 +100,11 @@ fn table() -> Vec<Route> {
         write_route(Admin, routes!(maintenance::approve)).or(Kind::Conflict),
         write_route(Operate, routes!(maintenance::cordon)),
         write_route(Operate, routes!(maintenance::uncordon)),
+        read_route(Admin, routes!(authority::show)),
+        write_route(Admin, routes!(authority::prepare)).or(Kind::Conflict),
+        write_route(Admin, routes!(authority::switch)).or(Kind::Conflict),
+        write_route(Admin, routes!(authority::finish)).or(Kind::Conflict),
+        write_route(Admin, routes!(authority::abort)).or(Kind::Conflict),
         read_route(Admin, routes!(relays::list)),
         write_route(Admin, routes!(relays::revoke)),
         read_route(Admin, routes!(tokens::list)),
@@ -119,6 +126,7 @@ fn table() -> Vec<Route> {
         read_route(Read, routes!(registration::plan)),
         read_route(Read, routes!(processes::show)),
         write_route(Register, routes!(registration::unregister)),
+        read_route(Read, routes!(change_plans::unregister)),
         read_route(Read, routes!(history::history)),
         read_route(Read, routes!(history::changes)),
         read_route(Read, routes!(grid::of_process)),
@@ -135,7 +143,9 @@ fn table() -> Vec<Route> {
         write_route(Operate, routes!(tasks::retry)).or(Kind::Conflict),
         read_route(Read, routes!(pools::list)),
         write_route(Limits, routes!(pools::set)),
+        read_route(Read, routes!(change_plans::set_pools)),
         write_route(Limits, routes!(pools::delete)),
+        read_route(Read, routes!(change_plans::delete_pool)),
         read_route(Read, routes!(events::list)),
         read_route(Read, routes!(events::histogram)),
         read_route(Read, routes!(events::stream)),

@@ -56,9 +56,9 @@ pub(super) async fn search(
 
 /// The processes and namespaces that have the text in their names, of those that the caller may see anywhere.
 fn names(fleet: &Fleet, caller: &Caller, text: &str) -> (Vec<String>, BTreeSet<String>) {
-    let places = caller.permissions.places(Class::Read);
+    let scopes = caller.permissions.scopes(Class::Read);
     let has_text: Vec<bool> = fleet.keys.iter().map(|key| key.to_string().to_lowercase().contains(text)).collect();
-    let query = ProcessQuery { places: Some(places.clone()), ..ProcessQuery::default() };
+    let query = ProcessQuery { scopes: Some(scopes.clone()), ..ProcessQuery::default() };
     let filter = FleetFilter::new(fleet, &query);
     let mut seen = HashSet::new();
     for process in fleet.processes.iter().filter(|process| has_text[process.key as usize]) {
@@ -87,14 +87,14 @@ fn best(names: impl Iterator<Item = String>, text: &str, limit: usize) -> Vec<St
 }
 
 fn hosts(fleet: &Fleet, caller: &Caller, text: &str, limit: usize) -> Vec<FoundHost> {
-    let places = caller.permissions.places(Class::Read);
+    let scopes = caller.permissions.scopes(Class::Read);
     let has_text = |host: &&FleetHost| {
         let ids = [Some(&host.site.agent), host.site.alias.as_ref()];
         host.site.key.to_string().contains(text)
             || host.hostname.to_lowercase().contains(text)
             || ids.into_iter().flatten().any(|agent| agent.as_str().to_lowercase().contains(text))
     };
-    let found = fleet.hosts.iter().filter(|host| is_inside(places, host)).filter(has_text).take(limit);
+    let found = fleet.hosts.iter().filter(|host| is_inside(scopes, host)).filter(has_text).take(limit);
     let view = |host: &FleetHost| FoundHost {
         host: host.site.key.to_string(),
         hostname: host.hostname.to_string(),

@@ -1,6 +1,6 @@
 //! Selectors: which processes, by their labels. `env=prod,tier!=db,!x,y`: all terms must hold.
 
-use proctor_model::FieldError;
+use proctor_model::{FieldError, Message, messages};
 use proctor_store::LabelTerm;
 
 const TERMS_MAX: usize = 32;
@@ -9,12 +9,12 @@ const TERMS_MAX: usize = 32;
 pub(super) fn parse(text: &str) -> Result<Vec<LabelTerm>, FieldError> {
     let terms: Vec<LabelTerm> = text.split(',').map(term).collect::<Result<_, _>>()?;
     if terms.len() > TERMS_MAX {
-        return Err(bad(format!("has {} terms, more than {TERMS_MAX}", terms.len())));
+        return Err(bad(messages::selector_has_too_many_terms(terms.len(), TERMS_MAX)));
     }
     Ok(terms)
 }
 
-fn bad(problem: String) -> FieldError {
+fn bad(problem: Message) -> FieldError {
     FieldError::new("selector", problem)
 }
 
@@ -37,7 +37,7 @@ fn term(text: &str) -> Result<LabelTerm, FieldError> {
 fn label(name: &str, term: &str) -> Result<String, FieldError> {
     let name = name.trim();
     if name.is_empty() || name.contains('!') {
-        return Err(bad(format!("'{term}' is not NAME=VALUE, NAME!=VALUE, NAME or !NAME")));
+        return Err(bad(messages::not_a_selector_term(term)));
     }
     Ok(name.to_owned())
 }

@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{AppendHeaders, IntoResponse};
 use axum::{Extension, Json};
 use proctor_api::{NewPassword, OwnPassword, Session, SignIn, SignInLink};
-use proctor_model::{FieldError, Subject, messages};
+use proctor_model::{FieldError, Message, Subject, messages};
 use proctor_runtime::clock;
 use proctor_store::{Refusal, StoreError, TokenKind, UserCredential, UserToken};
 
@@ -111,14 +111,14 @@ pub(super) async fn change_own_password(
     // An app that calls for a user has not shown that the user agrees.
     let user = caller.who.user.clone();
     if !caller.who.app.is_empty() {
-        return Err(NativeError::new(Kind::PermissionDenied, "a user changes their password without an app"));
+        return Err(NativeError::new(Kind::PermissionDenied, messages::own_password_without_app()));
     }
     let sender = format!("user {user}");
     limit_attempts(&state, &sender)?;
     let proved = state.control.user_credential(&user).await?;
     let stored = proved.as_ref().and_then(|credential| credential.password_hash.clone());
     if !state.border.passwords.is_right(&sender, body.current, stored).await? {
-        return Err(FieldError::new("current", "is not the present password").into());
+        return Err(FieldError::new("current", messages::wrong_current_password()).into());
     }
     let hash = state.border.passwords.hash(&sender, body.password).await?;
     limit_sessions(&state, &user)?;
@@ -176,7 +176,7 @@ async fn read_attempt(state: &ApiState, peer: &str, mut request: Request) -> Res
     limit_attempts(state, peer)?;
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if !kind.is_some_and(|kind| kind.trim_start().starts_with("application/json")) {
-        return Err(malformed("the header Content-Type must be application/json"));
+        return Err(malformed(messages::content_type_must_be_json()));
     }
     request.extensions_mut().insert(BodyOf(BodySender::Stranger(peer.to_owned())));
     request.extensions_mut().insert(BodyLimit(ATTEMPT_BYTES_MAX));
@@ -200,7 +200,7 @@ fn limit_sessions(state: &ApiState, user: &str) -> Result<()> {
 
 /// `peer` is where the attempt comes from.
 async fn prove(state: &ApiState, attempt: SignIn, peer: &str) -> Result<Proved> {
-    let wrong = |what: &str| NativeError::new(Kind::Unauthenticated, format!("{what} is not known or no longer good"));
+    let wrong = |message: Message| NativeError::new(Kind::Unauthenticated, message);
     match attempt {
         SignIn { token: Some(token), user: None, password: None, link: None } => {
             let token = state.border.verifier.call_token(state, token.trim()).await?;
@@ -210,20 +210,20 @@ async fn prove(state: &ApiState, attempt: SignIn, peer: &str) -> Result<Proved> 
             let credential = state.control.user_credential(&user).await?;
             let stored = credential.as_ref().and_then(|credential| credential.password_hash.clone());
             if !state.border.passwords.is_right(peer, password, stored).await? {
-                return Err(wrong("the user with this password"));
+                return Err(wrong(messages::wrong_user_or_password()));
             }
             Ok(Proved { user, by: "password", parent: None, credential })
         }
         SignIn { token: None, user: None, password: None, link: Some(link) } => {
             let taken = state.border.links.take(&link, Instant::now());
-            let (user, credential) = taken.ok_or_else(|| wrong("the link"))?;
+            let (user, credential) = taken.ok_or_else(|| wrong(messages::wrong_sign_in_link()))?;
             Ok(Proved { user, by: "link", parent: None, credential: Some(credential) })
         }
-        SignIn { .. } => Err(malformed("send either token, or user and password, or link")),
+        SignIn { .. } => Err(malformed(messages::sign_in_with_one())),
     }
 }
 
-/// What came of it, in the words of the audit.
+/// The result, in the words of the audit log.
 fn told(ended: &std::result::Result<(), Refusal>) -> String {
     match ended {
         Ok(()) => "done".to_owned(),
@@ -236,7 +236,7 @@ async fn open(state: &ApiState, proved: Proved, origin: Origin) -> Result<(Token
     let Proved { user, by, parent, credential } = proved;
     let known = state.control.user(&user).await?;
     if known.is_none_or(|known| known.disabled) {
-        return Err(NativeError::new(Kind::Unauthenticated, format!("user {user} is disabled or gone")));
+        return Err(NativeError::new(Kind::Unauthenticated, messages::user_disabled_or_gone(user)));
     }
     let subjects = vec![Subject::User(user.clone())];
     let permissions = state.control.permissions(&subjects).await?;
@@ -248,14 +248,14 @@ async fn open(state: &ApiState, proved: Proved, origin: Origin) -> Result<(Token
     let kept = token.clone();
     let work = |control: Control| async move { Ok(control.put_session(kept, credential).await?) };
     let kept = state.control.audited(&caller, deed, work, told).await?;
-    kept.map_err(|refusal| NativeError::new(Kind::Unauthenticated, refusal.to_string()))?;
+    kept.map_err(|refusal| NativeError::new(Kind::Unauthenticated, refusal.message()))?;
     caller.proof.user_token = Some(token.id.clone());
     Ok((text, token, caller))
 }
 
 /// The session that the caller came with.
 async fn own(state: &ApiState, who: &Caller, headers: &HeaderMap) -> Result<(SessionProof, UserToken)> {
-    let none = || NativeError::new(Kind::Unauthenticated, "there is no session: sign in");
+    let none = || NativeError::new(Kind::Unauthenticated, messages::no_session());
     let proof = SessionProof::from_headers(&Method::GET, headers).ok_or_else(none)?;
     let id = who.proof.user_token.as_deref().ok_or_else(none)?;
     let token = state.control.user_token(id).await?;

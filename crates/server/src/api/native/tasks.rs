@@ -1,4 +1,4 @@
-//! Tasks: how far they are, what came of each target, and steering them. Tasks of every dialect are
+//! Tasks: their progress, the outcome of each target, and controlling them. Tasks of every dialect are
 //! readable here.
 
 use axum::Json;
@@ -8,7 +8,7 @@ use proctor_api::{
     RolloutState, RolloutView, TargetPage, TargetQuery, TargetRow, TargetState, TaskPage, TaskQuery, TaskState,
     TaskView,
 };
-use proctor_model::{Class, Code, FieldError, Outcome, TaskId};
+use proctor_model::{Class, Code, FieldError, Message, OperationId, Outcome, TaskId, messages};
 use proctor_store::{Rollout, TargetFilter, TaskSummary};
 
 use super::body::{Params, page_limit};
@@ -31,7 +31,7 @@ pub(super) async fn list(
         caller.who.require(Class::Read)?;
     }
     let limit = page_limit(query.limit)?;
-    let bad = |_| FieldError::new("after", "is not the next of an earlier answer");
+    let bad = |_| FieldError::new("after", messages::not_a_cursor());
     let wanted = proctor_store::TaskQuery {
         before: query.after.as_deref().map(str::parse).transpose().map_err(bad)?,
         limit: limit + 1,
@@ -79,7 +79,13 @@ pub(super) async fn targets(
     let id = parse_id(&text)?;
     let rows = state.control.task_targets(&caller.who, id, &wanted).await?.ok_or_else(|| unknown(&text))?;
     let has_more = rows.len() > limit as usize;
-    let mut targets: Vec<TargetRow> = rows.into_iter().take(limit as usize).map(row).collect();
+    let waiting = |row: proctor_store::TargetRow| {
+        let operation = OperationId::first(id, row.index);
+        let why = if row.outcome.is_none() { state.control.waits_for(&operation) } else { None };
+        let shown = self::row(row);
+        TargetRow { told: why.as_ref().map_or(shown.told, told), ..shown }
+    };
+    let mut targets: Vec<TargetRow> = rows.into_iter().take(limit as usize).map(waiting).collect();
     if query.output == Some(false) {
         targets.iter_mut().for_each(|target| target.output.clear());
     }
@@ -97,7 +103,7 @@ pub(super) async fn cancel(
 ) -> Result<Json<TaskView>> {
     let id = parse_id(&text)?;
     if !state.control.cancel(&caller.who, id).await? {
-        return Err(NativeError::new(Kind::Conflict, format!("task {id} is over, or was cancelled before")));
+        return Err(NativeError::new(Kind::Conflict, messages::task_is_over(id)));
     }
     known(&state, &text).await.map(Json)
 }
@@ -158,8 +164,7 @@ pub(super) fn parse_id(text: &str) -> Result<TaskId> {
 }
 
 pub(super) fn unknown(text: &str) -> NativeError {
-    let message = format!("task '{text}' was never given out here, or was forgotten with old tasks");
-    NativeError::new(Kind::NotFound, message)
+    NativeError::new(Kind::NotFound, messages::task_was_forgotten(text))
 }
 
 fn which(state: Option<TargetState>, code: Option<u32>) -> std::result::Result<TargetFilter, FieldError> {
@@ -170,11 +175,11 @@ fn which(state: Option<TargetState>, code: Option<u32>) -> std::result::Result<T
         (Some(TargetState::Failed), None) => TargetFilter::Failed,
         (Some(TargetState::Cancelled), None) => TargetFilter::Code(Code::Cancelled),
         (Some(TargetState::Skipped), None) => TargetFilter::Code(Code::Skipped),
-        (Some(_), Some(_)) => return Err(FieldError::new("code", "excludes state: give one of them")),
+        (Some(_), Some(_)) => return Err(FieldError::new("code", messages::not_together_with("state"))),
         (None, Some(number)) => match Code::try_from(number) {
             Ok(Code::Handling) => TargetFilter::Pending,
             Ok(code) => TargetFilter::Code(code),
-            Err(_) => return Err(FieldError::new("code", format!("{number} is not a code of a target"))),
+            Err(_) => return Err(FieldError::new("code", messages::not_a_target_code(number))),
         },
     };
     Ok(which)
@@ -233,7 +238,8 @@ fn rollout_view(rollout: Rollout) -> RolloutView {
 }
 
 pub(super) fn row(row: proctor_store::TargetRow) -> TargetRow {
-    let outcome = row.outcome.unwrap_or_else(|| Outcome::new(Code::Handling, Code::Handling.name(), false));
+    let outcome =
+        row.outcome.unwrap_or_else(|| Outcome::new(Code::Handling, Message::foreign(Code::Handling.name()), false));
     TargetRow {
         index: row.index,
         host: row.target.host.map_or(row.target.row_key, |host| host.to_string()),

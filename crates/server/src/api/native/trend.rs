@@ -60,11 +60,11 @@ impl Trend {
         }
     }
 
-    /// In these places, an hour before that time, or as long before it as the server has run.
-    pub(super) fn earlier(&self, places: &ScopeSet, now: Millis) -> Option<EarlierCounts> {
+    /// In these scopes, an hour before that time, or as long before it as the server has run.
+    pub(super) fn earlier(&self, scopes: &ScopeSet, now: Millis) -> Option<EarlierCounts> {
         let samples = self.samples.lock();
         let oldest = now - HOUR_MS - OLDER_MS;
-        samples.iter().find(|sample| sample.at >= oldest && sample.at < now).map(|sample| sample.within(places))
+        samples.iter().find(|sample| sample.at >= oldest && sample.at < now).map(|sample| sample.within(scopes))
     }
 }
 
@@ -81,8 +81,8 @@ impl Sample {
             if !is_wrong || seen.is_cordoned(host) {
                 continue;
             }
-            let place = (seen.fleet.key(process).namespace.clone(), (host.site.business, host.site.key.cloud));
-            let troubles = sample.processes.entry(place).or_default();
+            let target = (seen.fleet.key(process).namespace.clone(), (host.site.business, host.site.key.cloud));
+            let troubles = sample.processes.entry(target).or_default();
             troubles.failed += u64::from(is_failed);
             troubles.crash_looping += u64::from(process.is_crash_looping());
             troubles.evicted += u64::from(process.evicted);
@@ -90,15 +90,15 @@ impl Sample {
         sample
     }
 
-    fn within(&self, places: &ScopeSet) -> EarlierCounts {
+    fn within(&self, scopes: &ScopeSet) -> EarlierCounts {
         let mut counts = EarlierCounts { at_ms: self.at, ..EarlierCounts::default() };
         for ((business, cloud), away) in &self.away {
-            let place = AccessTarget { business: *business, cloud: Some(*cloud), namespace: None };
-            counts.away += if places.contains(&place) { *away } else { 0 };
+            let target = AccessTarget { business: *business, cloud: Some(*cloud), namespace: None };
+            counts.away += if scopes.contains(&target) { *away } else { 0 };
         }
         for ((namespace, (business, cloud)), troubles) in &self.processes {
-            let place = AccessTarget { business: *business, cloud: Some(*cloud), namespace: Some(namespace) };
-            if places.contains(&place) {
+            let target = AccessTarget { business: *business, cloud: Some(*cloud), namespace: Some(namespace) };
+            if scopes.contains(&target) {
                 counts.failed += troubles.failed;
                 counts.crash_looping += troubles.crash_looping;
                 counts.evicted += troubles.evicted;
@@ -121,7 +121,7 @@ pub(in crate::api) async fn watch(state: ApiState) {
         let seen = match state.control.fleet_unheld().await {
             Ok(seen) => seen,
             Err(error) => {
-                tracing::warn!(error = %chain(&error), "overview not sampled");
+                tracing::warn!(error = %chain(&error), "cannot sample the overview");
                 continue;
             }
         };
@@ -179,7 +179,7 @@ mod tests {
     fn a_caller_sees_the_change_of_what_they_may_read() {
         let trend = Trend::default();
         trend.record(sample(1, 4));
-        let seen = |places: ScopeSet| trend.earlier(&places, 2).map(|counts| (counts.away, counts.failed)).unwrap();
+        let seen = |scopes: ScopeSet| trend.earlier(&scopes, 2).map(|counts| (counts.away, counts.failed)).unwrap();
 
         assert_eq!(seen(everywhere()), (3, 8));
         assert_eq!(seen(ScopeSet { clouds: [5].into(), ..ScopeSet::default() }), (1, 8));

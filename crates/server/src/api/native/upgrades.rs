@@ -10,7 +10,7 @@ use proctor_api::{
     BuildList, BuildView, CountOrPercent, NewUpgrade, UpgradeDetail, UpgradeHostState, UpgradeHostView, UpgradeList,
     UpgradePlanView, UpgradeRing, UpgradeState, UpgradeView,
 };
-use proctor_model::{AgentVersion, FieldError, Message, Phrase};
+use proctor_model::{AgentVersion, FieldError, Message, Phrase, messages};
 use proctor_runtime::clock;
 use proctor_store::{HostQuery, HostRecord, Upgrade, UpgradeBuild, UpgradeHost, UpgradePlan};
 use uuid::Uuid;
@@ -91,7 +91,7 @@ pub(super) async fn start(
         Err(other) => format!("refused: upgrade {other} is under way"),
     };
     if let Err(other) = state.control.administer(&caller.who, "start_upgrade", targets, work, told).await? {
-        let message = format!("upgrade {other} is not over: cancel it, or wait until its last host is done");
+        let message = messages::upgrade_is_not_over(other);
         return Err(NativeError::new(Kind::Conflict, message));
     }
     Ok((StatusCode::CREATED, Json(view(upgrade))))
@@ -164,7 +164,7 @@ async fn steer(
     let work = async move |control: Control| control.steer_upgrade(id, wish, &by).await;
     let told = |is_done: &bool| if *is_done { "done" } else { "not in a state for that" }.to_owned();
     if !state.control.administer(&caller.who, action, [format!("upgrade {id}")], work, told).await? {
-        let message = format!("upgrade {id} is {}", before.state.as_str());
+        let message = messages::upgrade_is_in_state(id, before.state.as_str());
         return Err(NativeError::new(Kind::Conflict, message));
     }
     let (after, _) = state.control.upgrade(id).await?.ok_or_else(|| unknown(text))?;
@@ -176,7 +176,7 @@ fn parse_id(text: &str) -> Result<Uuid> {
 }
 
 fn unknown(id: &str) -> NativeError {
-    NativeError::new(Kind::NotFound, format!("there is no upgrade '{id}'"))
+    NativeError::new(Kind::NotFound, messages::no_such_thing(format_args!("upgrade '{id}'")))
 }
 
 struct Planned {
@@ -188,11 +188,11 @@ struct Planned {
 async fn planned(control: &Control, caller: &Caller, body: NewUpgrade) -> Result<Planned> {
     let version: AgentVersion = body.version.parse()?;
     if !DEADLINE_SECS.contains(&body.health_deadline_secs) {
-        let problem = format!("must be from {} to {}", DEADLINE_SECS.start(), DEADLINE_SECS.end());
+        let problem = messages::must_be_between(DEADLINE_SECS.start(), DEADLINE_SECS.end());
         return Err(FieldError::new("health_deadline_secs", problem).into());
     }
     if body.rings.len() > RINGS_MAX {
-        return Err(FieldError::new("rings", format!("has more than {RINGS_MAX} rings")).into());
+        return Err(FieldError::new("rings", messages::more_entries_than(RINGS_MAX)).into());
     }
     let builds = builds_of(control, version.as_str()).await?;
     let chosen = Chosen::of(body.hosts.as_deref(), body.all, body.business)?;
@@ -205,7 +205,7 @@ async fn planned(control: &Control, caller: &Caller, body: NewUpgrade) -> Result
         host: record.key,
         ring,
         state: proctor_store::UpgradeHostState::Waiting,
-        reason: Message::plain(""),
+        reason: Message::default(),
         version_before: record.facts.agent_version.clone(),
         changed_at: now,
     });
@@ -235,17 +235,17 @@ async fn builds_of(control: &Control, version: &str) -> Result<Vec<Arc<Build>>> 
     if builds.is_empty() {
         let mut known: Vec<String> = known.into_iter().collect();
         known.sort();
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        let problem = format!(
-            "there is no build of version {version} in the download directory; there are: {known} (the server's log names files that it does not trust)"
-        );
+        let problem = match known.is_empty() {
+            true => messages::no_build_at_all(version),
+            false => messages::no_build_of_version(version, known.join(", ")),
+        };
         return Err(FieldError::new("version", problem).into());
     }
     let mut machines = HashSet::new();
     for build in &builds {
         let other = builds.iter().find(|other| other.arch == build.arch && other.sha256 != build.sha256);
         if let Some(other) = other {
-            let problem = format!("{} and {} are both version {version} for {}", build.name, other.name, build.arch);
+            let problem = messages::two_builds_of_version(&build.name, &other.name, version, build.arch);
             return Err(FieldError::new("version", problem).into());
         }
     }
@@ -272,7 +272,7 @@ async fn records(control: &Control, caller: &Caller, chosen: Chosen) -> Result<V
         }
     };
     if records.is_empty() {
-        return Err(FieldError::new("hosts", "there is no host").into());
+        return Err(FieldError::new("hosts", messages::matches_no_host()).into());
     }
     Ok(records)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use proctor_api::{UsagePointView, UsageQuery, UsageSpan, UsageState, UsageView};
-use proctor_model::{FieldError, Percent, ProcessKey, UsageHistory, UsageKept, UsagePoint, UsageRange};
+use proctor_model::{FieldError, Percent, ProcessKey, UsageHistory, UsageKept, UsagePoint, UsageRange, messages};
 use proctor_store::{ProcessQuery, ProcessRecord};
 
 use super::body::Params;
@@ -38,14 +38,14 @@ pub(super) async fn usage(
     };
     let (_, mut records) = state.control.processes(&caller.who, wanted, Some(std::slice::from_ref(&host))).await?;
     let Some(record) = records.pop() else {
-        return Err(NativeError::new(Kind::NotFound, format!("process {key} is not registered on host {host}")));
+        return Err(NativeError::new(Kind::NotFound, messages::not_registered_on_host(key, host)));
     };
     let key = instance(&record, query.instance)?;
     let span = query.range.unwrap_or_default();
     let _ticket = state.border.waits.take(&caller.who).map_err(ApiError::from)?;
     caller.waits();
     let answer = state.control.usage_history(&caller.who, &record.agent, &key, range(span)).await;
-    let answer = answer.map_err(|busy| ApiError::busy(busy.to_string()))?;
+    let answer = answer.map_err(|_| ApiError::busy(messages::too_many_host_questions()))?;
     Ok(Json(view(&record, &key, span, &answer)))
 }
 
@@ -54,7 +54,7 @@ pub(super) fn instance(record: &ProcessRecord, number: Option<u32>) -> std::resu
     let instances = record.spec.instances();
     let number = number.unwrap_or(1);
     if !(1..=instances).contains(&number) {
-        return Err(FieldError::new("instance", format!("must be from 1 to {instances}")));
+        return Err(FieldError::new("instance", messages::must_be_between(1, instances)));
     }
     Ok(if instances > 1 { record.key.instance(number) } else { record.key.clone() })
 }

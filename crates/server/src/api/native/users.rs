@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use proctor_api::{
     CreatedUserToken, NewUser, NewUserToken, Removed, UserChange, UserList, UserTokenList, UserTokenView, UserView,
 };
-use proctor_model::{FieldError, check_person_name};
+use proctor_model::{FieldError, check_person_name, messages};
 use proctor_runtime::clock;
 use proctor_store::{Refusal, StoreError, User, UserToken};
 
@@ -131,7 +131,7 @@ pub(super) async fn delete_token(
 
 async fn known(state: &ApiState, name: &str) -> Result<User> {
     let user = state.control.user(name).await?;
-    user.ok_or_else(|| NativeError::new(Kind::NotFound, format!("there is no user {name}")))
+    user.ok_or_else(|| NativeError::new(Kind::NotFound, messages::user_is_unknown(name)))
 }
 
 /// Without ':', at which the text of a subject is split.
@@ -139,7 +139,7 @@ fn user_name(name: String) -> std::result::Result<String, FieldError> {
     check_person_name("name", &name)?;
     let length = name.chars().count();
     if length > NAME_CHARS_MAX || name.contains([':', '/']) {
-        let problem = format!("must have 1 to {NAME_CHARS_MAX} characters without ':' and '/'");
+        let problem = messages::must_have_chars_for_a_name(NAME_CHARS_MAX);
         return Err(FieldError::new("name", problem));
     }
     Ok(name)
@@ -147,7 +147,7 @@ fn user_name(name: String) -> std::result::Result<String, FieldError> {
 
 fn note(note: String) -> std::result::Result<String, FieldError> {
     if note.chars().count() > NOTE_CHARS_MAX || note.chars().any(char::is_control) {
-        let problem = format!("must have at most {NOTE_CHARS_MAX} characters, none of them a control character");
+        let problem = messages::must_have_visible_chars(NOTE_CHARS_MAX);
         return Err(FieldError::new("note", problem));
     }
     Ok(note)
@@ -156,7 +156,7 @@ fn note(note: String) -> std::result::Result<String, FieldError> {
 fn ttl(secs: Option<u64>) -> std::result::Result<Option<Duration>, FieldError> {
     match secs {
         Some(secs) if secs == 0 || secs > TTL_SECS_MAX => {
-            Err(FieldError::new("ttl_secs", format!("{secs} is not between 1 and {TTL_SECS_MAX}")))
+            Err(FieldError::new("ttl_secs", messages::not_between(secs, 1, TTL_SECS_MAX)))
         }
         secs => Ok(secs.map(Duration::from_secs)),
     }

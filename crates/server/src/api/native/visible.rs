@@ -31,14 +31,14 @@ impl<'a> Visible<'a> {
     }
 
     pub(super) fn processes(&self) -> Vec<&'a FleetProcess> {
-        let places = Some(self.caller.permissions.places(Class::Read).clone());
-        let query = ProcessQuery { places, ..ProcessQuery::default() };
+        let scopes = Some(self.caller.permissions.scopes(Class::Read).clone());
+        let query = ProcessQuery { scopes, ..ProcessQuery::default() };
         let filter = FleetFilter::new(self.fleet, &query);
         self.fleet.processes.iter().filter(|process| filter.holds(process)).collect()
     }
 
     pub(super) fn has_host(&self, host: &FleetHost) -> bool {
-        is_inside(self.caller.permissions.places(Class::Read), host)
+        is_inside(self.caller.permissions.scopes(Class::Read), host)
     }
 
     pub(super) fn hosts(&self) -> impl Iterator<Item = &'a FleetHost> {

@@ -5,7 +5,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use proctor_api::{Removed, WebhookList, WebhookTested, WebhookView};
-use proctor_model::FieldError;
+use proctor_model::{FieldError, messages};
 use proctor_store::{Webhook, WebhookFormat};
 use uuid::Uuid;
 
@@ -45,7 +45,7 @@ pub(super) async fn add(
         None => "too many".to_owned(),
     };
     let Some(webhook) = state.control.administer(&caller.who, "add_webhook", [target], work, added).await? else {
-        let message = format!("there are {WEBHOOKS_MAX} webhooks already: remove one first");
+        let message = messages::too_many_webhooks(WEBHOOKS_MAX);
         return Err(NativeError::new(Kind::InvalidArgument, message));
     };
     Ok((StatusCode::CREATED, Json(view(&webhook))))
@@ -59,7 +59,7 @@ pub(super) async fn remove(
     State(state): State<ApiState>,
     Path(id): Path<String>,
 ) -> Result<Json<Removed>> {
-    let unknown = || NativeError::new(Kind::NotFound, format!("there is no webhook '{id}'"));
+    let unknown = || NativeError::new(Kind::NotFound, messages::no_such_thing(format_args!("webhook '{id}'")));
     let uuid = Uuid::parse_str(&id).map_err(|_| unknown())?;
     let work = move |control: Control| async move { control.remove_webhook(uuid).await };
     let webhooks = state.control.webhooks().await?;
@@ -72,7 +72,7 @@ pub(super) async fn remove(
     Ok(Json(Removed { removed: uuid.to_string() }))
 }
 
-/// Sends one request to a webhook, marked as a test, and says what came of it.
+/// Sends a test request to a webhook, and returns the result.
 #[utoipa::path(post, path = "/webhooks/{id}/test", operation_id = "test_webhook", params(("id" = String, Path)),
                tag = "events", responses((status = 200, body = WebhookTested)))]
 pub(super) async fn test(
@@ -80,7 +80,7 @@ pub(super) async fn test(
     State(state): State<ApiState>,
     Path(id): Path<String>,
 ) -> Result<Json<WebhookTested>> {
-    let unknown = || NativeError::new(Kind::NotFound, format!("there is no webhook '{id}'"));
+    let unknown = || NativeError::new(Kind::NotFound, messages::no_such_thing(format_args!("webhook '{id}'")));
     let uuid = Uuid::parse_str(&id).map_err(|_| unknown())?;
     let webhooks = state.control.webhooks().await?;
     let webhook = webhooks.into_iter().find(|webhook| webhook.id == uuid).ok_or_else(unknown)?;
@@ -93,8 +93,7 @@ pub(super) async fn test(
         None => "too many tests".to_owned(),
     };
     let Some(trial) = state.control.administer(&caller.who, "test_webhook", [target], work, outcome).await? else {
-        let message = "webhooks are being tested, this one within the last seconds: try again in a moment";
-        return Err(NativeError::new(Kind::TooManyRequests, message.to_owned()));
+        return Err(NativeError::new(Kind::TooManyRequests, messages::too_many_webhook_tests()));
     };
     let took_ms = u64::try_from(trial.took.as_millis()).unwrap_or(u64::MAX);
     let failure = trial.error.as_ref().map(told).unwrap_or_default();
@@ -108,10 +107,10 @@ fn webhook(body: proctor_api::NewWebhook) -> std::result::Result<NewWebhook, Fie
     };
     let has_gse = body.types.iter().any(|kind| kind.gse_name().is_some());
     if format == WebhookFormat::Gse && !body.types.is_empty() && !has_gse {
-        return Err(FieldError::new("types", "none of them exists in the format gse"));
+        return Err(FieldError::new("types", messages::no_event_type_in_gse()));
     }
     if body.secret.as_ref().is_some_and(|secret| secret.is_empty() || secret.len() > SECRET_BYTES_MAX) {
-        return Err(FieldError::new("secret", format!("must have 1 to {SECRET_BYTES_MAX} bytes")));
+        return Err(FieldError::new("secret", messages::must_have_bytes(SECRET_BYTES_MAX)));
     }
     Ok(NewWebhook {
         url: body.url.parse().map_err(|error: FieldError| FieldError::new("url", error.problem))?,

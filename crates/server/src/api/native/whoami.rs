@@ -17,7 +17,7 @@ pub(super) async fn whoami(caller: Authenticated) -> Json<Who> {
 /// What a caller may do where.
 pub(super) fn who(who: &Caller) -> Who {
     let allowed = |class: Class| {
-        let scopes = texts(&who.permissions.places(class).scopes());
+        let scopes = texts(&who.permissions.scopes(class).scopes());
         let bounds = if class == Class::Register { bounds(&who.permissions) } else { Vec::new() };
         (!scopes.is_empty()).then(|| Allowed { class: class.to_string(), scopes, bounds })
     };

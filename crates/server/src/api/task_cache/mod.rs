@@ -42,7 +42,7 @@ struct Key {
 }
 
 /// Held while the text is brought up to date, so that many who poll one task have it done once.
-type Place = Arc<tokio::sync::Mutex<Option<Arc<RenderedTask>>>>;
+type Slot = Arc<tokio::sync::Mutex<Option<Arc<RenderedTask>>>>;
 
 #[derive(Debug)]
 pub(super) struct TaskCache {
@@ -85,8 +85,8 @@ impl TaskCache {
         shape: Shape,
     ) -> Result<Option<Arc<RenderedTask>>> {
         let key = Key { task: task.id, shape, language: Language::current() };
-        let place = self.kept.lock().place(key);
-        let mut held = place.lock().await;
+        let slot = self.kept.lock().slot(key);
+        let mut held = slot.lock().await;
         let is_current = |rendition: &&Arc<RenderedTask>| rendition.known() >= task.total - task.pending;
         if let Some(rendition) = held.as_ref().filter(is_current) {
             return Ok(Some(rendition.clone()));
@@ -138,21 +138,21 @@ struct Kept {
 
 #[derive(Debug)]
 struct Entry {
-    place: Place,
+    slot: Slot,
     bytes: usize,
     read: u64,
     read_at: Instant,
 }
 
 impl Kept {
-    fn place(&mut self, key: Key) -> Place {
+    fn slot(&mut self, key: Key) -> Slot {
         self.reads += 1;
         let entry = self.entries.entry(key).or_insert_with(|| {
             self.bytes += ENTRY_BYTES;
-            Entry { place: Place::default(), bytes: ENTRY_BYTES, read: 0, read_at: Instant::now() }
+            Entry { slot: Slot::default(), bytes: ENTRY_BYTES, read: 0, read_at: Instant::now() }
         });
         (entry.read, entry.read_at) = (self.reads, Instant::now());
-        entry.place.clone()
+        entry.slot.clone()
     }
 
     /// After a text was written, or its task was forgotten: keeps within the bound.

@@ -1,4 +1,4 @@
-use proctor_model::{Code, OperationId, OperationKind, Outcome};
+use proctor_model::{Code, Message, OperationId, OperationKind, Outcome};
 use proctor_runtime::Tasks;
 use proctor_store::conformance::spec;
 use proctor_store::sqlite::SqliteStore;
@@ -35,6 +35,7 @@ async fn create(store: &Arc<dyn Store>, number: u128, targets: u32) {
         carried: false,
         register: false,
         time_limit_ms: 1000,
+        wait_ms: 0,
     };
     let target = |index: u32| Target {
         item: index % 2,
@@ -121,8 +122,9 @@ enum Step {
 
 fn outcome() -> impl Strategy<Value = Outcome> {
     let code = prop_oneof![Just(Code::Success), Just(Code::CommandFailed), Just(Code::AgentAbsent)];
-    (code, "[a-z\"\\\\ 网]{0,12}", "[a-z\n\"]{0,40}", any::<bool>())
-        .prop_map(|(code, message, output, managed)| Outcome::new(code, message, managed).with_output(output))
+    (code, "[a-z\"\\\\ 网]{0,12}", "[a-z\n\"]{0,40}", any::<bool>()).prop_map(|(code, message, output, managed)| {
+        Outcome::new(code, Message::foreign(message), managed).with_output(output)
+    })
 }
 
 fn step() -> impl Strategy<Value = Step> {

@@ -1,20 +1,15 @@
 //! Join tokens, and which keys enrolled hosts may have.
 
 use proctor_model::{AgentId, HostKey};
-use proctor_pki::{Authority, JoinToken};
+use proctor_pki::JoinToken;
 use proctor_store::{HostQuery, JoinTokenRecord, Millis, RelayTokenRecord, Result};
 
 use super::Changed;
+use crate::ServerError;
 use crate::admin::{self, TokenRequest};
 use crate::control::Control;
-use crate::{ServerError, gateway};
 
 impl Control {
-    /// The server's own authority.
-    pub(crate) async fn authority(&self) -> std::result::Result<Authority, ServerError> {
-        gateway::authority(&self.inner.store).await
-    }
-
     pub(crate) async fn tokens(&self) -> Result<Vec<JoinTokenRecord>> {
         self.inner.store.tokens().await
     }
@@ -53,7 +48,7 @@ impl Control {
     }
 
     pub(crate) async fn approve_host(&self, host: &HostKey, key: &str) -> Changed<Option<bool>> {
-        self.inner.store.approve_host(host, key).await
+        self.inner.store.approve_host(host, key, proctor_runtime::clock::unix_millis()).await
     }
 
     /// Gives hosts the agent ids that callers know them by; whether each was taken.

@@ -60,7 +60,7 @@ impl StopReason {
 
 /// A target that has its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum TargetEnd {
     Failed,
     Succeeded,
     /// Succeeded at that time and has yet to become healthy.
@@ -74,7 +74,7 @@ pub(super) struct RolloutMachine {
     /// Released, without an outcome.
     open: BTreeSet<u32>,
     settling: BTreeMap<u32, Settling>,
-    /// Ended before they were released, with whether that was a success.
+    /// TargetEnd before they were released, with whether that was a success.
     known: BTreeMap<u32, bool>,
     failures: u32,
 }
@@ -86,14 +86,14 @@ struct Settling {
 }
 
 impl RolloutMachine {
-    pub(super) fn new(rollout: Rollout, total: u32, ended: &BTreeMap<u32, Ended>, now: Instant) -> Self {
+    pub(super) fn new(rollout: Rollout, total: u32, ended: &BTreeMap<u32, TargetEnd>, now: Instant) -> Self {
         let released = rollout.released;
         let mut roll = Self {
             rollout,
             total,
             open: (0..released).collect(),
             settling: BTreeMap::new(),
-            known: ended.range(released..).map(|(index, ended)| (*index, *ended != Ended::Failed)).collect(),
+            known: ended.range(released..).map(|(index, ended)| (*index, *ended != TargetEnd::Failed)).collect(),
             failures: 0,
         };
         for (index, ended) in ended.range(..released) {
@@ -103,14 +103,14 @@ impl RolloutMachine {
     }
 
     /// A target has its outcome.
-    pub(super) fn ended(&mut self, index: u32, ended: Ended, now: Instant) {
+    pub(super) fn ended(&mut self, index: u32, ended: TargetEnd, now: Instant) {
         if !self.open.remove(&index) {
             return;
         }
         match ended {
-            Ended::Failed => self.failures += 1,
-            Ended::Succeeded => {}
-            Ended::Settling(since) => {
+            TargetEnd::Failed => self.failures += 1,
+            TargetEnd::Succeeded => {}
+            TargetEnd::Settling(since) => {
                 self.settling.insert(index, Settling { since, until: now + SETTLE_MAX });
             }
         }
@@ -308,10 +308,10 @@ mod tests {
 
         assert_eq!(take(&mut roll, now), Some(Step::Release { below: 2 }));
         assert_eq!(take(&mut roll, now), None);
-        roll.ended(1, Ended::Succeeded, now);
+        roll.ended(1, TargetEnd::Succeeded, now);
         assert_eq!(take(&mut roll, now), Some(Step::Release { below: 3 }));
-        roll.ended(0, Ended::Succeeded, now);
-        roll.ended(2, Ended::Succeeded, now);
+        roll.ended(0, TargetEnd::Succeeded, now);
+        roll.ended(2, TargetEnd::Succeeded, now);
         assert_eq!(take(&mut roll, now), Some(Step::Finish));
         assert_eq!(take(&mut roll, now), None);
     }
@@ -331,7 +331,7 @@ mod tests {
         let mut roll = roll(rollout(10, 0, 1), 5);
 
         assert_eq!(take(&mut roll, now), Some(Step::Release { below: 1 }));
-        roll.ended(0, Ended::Succeeded, now);
+        roll.ended(0, TargetEnd::Succeeded, now);
         assert_eq!(take(&mut roll, now), Some(Step::Pause));
         assert_eq!(take(&mut roll, now), None);
         assert!(resume(&mut roll));
@@ -346,7 +346,7 @@ mod tests {
 
         take(&mut roll, now);
         assert!(pause(&mut roll));
-        roll.ended(0, Ended::Succeeded, now);
+        roll.ended(0, TargetEnd::Succeeded, now);
         assert_eq!((take(&mut roll, now), pause(&mut roll)), (None, false));
         assert!(resume(&mut roll));
         assert_eq!(take(&mut roll, now), Some(Step::Release { below: 2 }));
@@ -361,18 +361,18 @@ mod tests {
         pause(&mut roll);
         assert!(resume(&mut roll));
         assert_eq!(take(&mut roll, now), None);
-        roll.ended(0, Ended::Succeeded, now);
+        roll.ended(0, TargetEnd::Succeeded, now);
         assert_eq!(take(&mut roll, now), Some(Step::Pause));
     }
 
     #[test]
     fn nobody_has_to_resume_where_the_rest_has_ended_already() {
         let now = Instant::now();
-        let known = BTreeMap::from([(1, Ended::Failed), (2, Ended::Failed)]);
+        let known = BTreeMap::from([(1, TargetEnd::Failed), (2, TargetEnd::Failed)]);
         let mut roll = RolloutMachine::new(rollout(10, 5, 1), 3, &known, now);
 
         assert_eq!(take(&mut roll, now), Some(Step::Release { below: 1 }));
-        roll.ended(0, Ended::Succeeded, now);
+        roll.ended(0, TargetEnd::Succeeded, now);
         assert_eq!(take(&mut roll, now), Some(Step::Release { below: 3 }));
         assert_eq!(take(&mut roll, now), Some(Step::Finish));
     }
@@ -383,7 +383,7 @@ mod tests {
         let mut roll = roll(rollout(10, 0, 1), 5);
 
         take(&mut roll, now);
-        roll.ended(0, Ended::Failed, now);
+        roll.ended(0, TargetEnd::Failed, now);
 
         assert_eq!(take(&mut roll, now), Some(Step::Stop(StopReason::TooManyFailures)));
         assert_eq!(roll.rollout.state, RolloutState::Failed);
@@ -396,12 +396,12 @@ mod tests {
         let mut roll = roll(rollout(1, 0, 0), 3);
 
         take(&mut roll, now);
-        roll.ended(0, Ended::Settling(7), now);
+        roll.ended(0, TargetEnd::Settling(7), now);
         assert_eq!(take(&mut roll, now), None);
         assert_eq!(roll.settling().collect::<Vec<_>>(), [(0, 7)]);
         roll.apply(&Step::Judge(vec![(0, true)]), roll.rollout.clone());
         assert_eq!(take(&mut roll, now), Some(Step::Release { below: 2 }));
-        roll.ended(1, Ended::Settling(8), now);
+        roll.ended(1, TargetEnd::Settling(8), now);
         assert_eq!(take(&mut roll, now + SETTLE_MAX), Some(Step::Judge(vec![(1, false)])));
         assert_eq!(take(&mut roll, now + SETTLE_MAX), Some(Step::Stop(StopReason::TooManyFailures)));
     }
@@ -410,7 +410,7 @@ mod tests {
     fn a_roll_that_is_rebuilt_knows_what_was_released() {
         let now = Instant::now();
         let kept = Rollout { released: 3, ..rollout(3, 1, 0) };
-        let ended = BTreeMap::from([(0, Ended::Succeeded), (1, Ended::Failed), (5, Ended::Failed)]);
+        let ended = BTreeMap::from([(0, TargetEnd::Succeeded), (1, TargetEnd::Failed), (5, TargetEnd::Failed)]);
         let mut roll = RolloutMachine::new(kept, 6, &ended, now);
 
         // The last one was known to fail beforehand: it takes no slot, and is the second failure.
@@ -422,7 +422,7 @@ mod tests {
     fn a_roll_that_is_rebuilt_still_waits_for_what_was_never_healthy() {
         let now = Instant::now();
         let kept = Rollout { released: 1, ..rollout(1, 0, 0) };
-        let mut roll = RolloutMachine::new(kept, 2, &BTreeMap::from([(0, Ended::Settling(3))]), now);
+        let mut roll = RolloutMachine::new(kept, 2, &BTreeMap::from([(0, TargetEnd::Settling(3))]), now);
 
         assert_eq!(take(&mut roll, now), None);
     }
@@ -446,9 +446,9 @@ mod tests {
             let mut verdicts: BTreeMap<u32, bool> = BTreeMap::new();
             let rebuild = |stored: &Rollout, outcomes: &BTreeMap<u32, Option<bool>>, verdicts: &BTreeMap<u32, bool>, now| {
                 let ended = outcomes.iter().map(|(index, end)| (*index, match (end, verdicts.get(index)) {
-                    (Some(false), _) | (_, Some(false)) => Ended::Failed,
-                    (_, Some(true)) => Ended::Succeeded,
-                    (_, None) => Ended::Settling(0),
+                    (Some(false), _) | (_, Some(false)) => TargetEnd::Failed,
+                    (_, Some(true)) => TargetEnd::Succeeded,
+                    (_, None) => TargetEnd::Settling(0),
                 }));
                 RolloutMachine::new(stored.clone(), total, &ended.collect(), now)
             };
@@ -484,7 +484,7 @@ mod tests {
                     let end = ends[index as usize];
                     failures += u32::from(end == Some(false));
                     outcomes.insert(index, end);
-                    roll.ended(index, if end == Some(false) { Ended::Failed } else { Ended::Settling(0) }, now);
+                    roll.ended(index, if end == Some(false) { TargetEnd::Failed } else { TargetEnd::Settling(0) }, now);
                 } else {
                     let healthy: Vec<_> =
                         roll.settling().filter(|(index, _)| ends[*index as usize] == Some(true)).map(|(index, _)| (index, true)).collect();

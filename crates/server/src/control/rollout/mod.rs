@@ -25,7 +25,7 @@ use tokio::sync::Notify;
 use super::maintenance::{self, Sites};
 use super::{Control, Result};
 use crate::shares::account_of;
-use machine::{Ended, RolloutMachine, Step};
+use machine::{RolloutMachine, Step, TargetEnd};
 use open::OpenCount;
 pub(super) use open::RolloutPermit;
 
@@ -55,7 +55,7 @@ struct ActiveRollout {
     /// Not released yet, in the order of their index.
     held: VecDeque<OpenTarget>,
     /// Where to look whether what was released becomes healthy: open or settling targets.
-    places: HashMap<u32, HealthTarget>,
+    health_targets: HashMap<u32, HealthTarget>,
     _permit: RolloutPermit,
 }
 
@@ -70,7 +70,7 @@ struct HealthTarget {
 struct Settling {
     task: TaskId,
     index: u32,
-    place: HealthTarget,
+    target: HealthTarget,
     since: Millis,
 }
 
@@ -85,25 +85,25 @@ impl HealthTarget {
     }
 
     fn of(target: &OpenTarget) -> Option<(u32, Self)> {
-        let place = Self::new(target.kind, target.agent.as_ref(), &target.key)?;
-        Some((target.operation.index, place))
+        let health_target = Self::new(target.kind, target.agent.as_ref(), &target.key)?;
+        Some((target.operation.index, health_target))
     }
 }
 
 impl ActiveRollout {
-    /// `open` are the targets without an outcome, `places` those that have one and are still settling.
+    /// `open` are the targets without an outcome, `health_targets` those that have one and are still settling.
     fn new(
         roll: RolloutMachine,
         open: Vec<OpenTarget>,
-        places: HashMap<u32, HealthTarget>,
+        health_targets: HashMap<u32, HealthTarget>,
         left: Duration,
         permit: RolloutPermit,
     ) -> Self {
         let released = roll.released();
         let (released, held): (Vec<_>, Vec<_>) = open.into_iter().partition(|target| target.operation.index < released);
         let deadline = Instant::now() + left;
-        let mut rolling = Self { roll, deadline, held: held.into(), places, _permit: permit };
-        rolling.places.extend(released.iter().filter_map(HealthTarget::of));
+        let mut rolling = Self { roll, deadline, held: held.into(), health_targets, _permit: permit };
+        rolling.health_targets.extend(released.iter().filter_map(HealthTarget::of));
         rolling
     }
 
@@ -116,28 +116,28 @@ impl ActiveRollout {
     fn release(&mut self, below: u32) -> Vec<OpenTarget> {
         let count = self.held.iter().take_while(|target| target.operation.index < below).count();
         let targets: Vec<OpenTarget> = self.held.drain(..count).collect();
-        self.places.extend(targets.iter().filter_map(HealthTarget::of));
+        self.health_targets.extend(targets.iter().filter_map(HealthTarget::of));
         targets
     }
 
     /// A host in maintenance is no failure of the rollout, and nothing of it has to become healthy.
     fn ended(&mut self, index: u32, code: Code) {
         let is_cordoned = code == Code::Cordoned;
-        let settles = self.roll.waits_healthy() && self.places.contains_key(&index) && !is_cordoned;
+        let settles = self.roll.waits_healthy() && self.health_targets.contains_key(&index) && !is_cordoned;
         let ended = match (code.is_success() || is_cordoned, settles) {
-            (false, _) => Ended::Failed,
-            (true, false) => Ended::Succeeded,
-            (true, true) => Ended::Settling(clock::unix_millis()),
+            (false, _) => TargetEnd::Failed,
+            (true, false) => TargetEnd::Succeeded,
+            (true, true) => TargetEnd::Settling(clock::unix_millis()),
         };
         self.roll.ended(index, ended, Instant::now());
-        if !matches!(ended, Ended::Settling(_)) {
-            self.places.remove(&index);
+        if !matches!(ended, TargetEnd::Settling(_)) {
+            self.health_targets.remove(&index);
         }
     }
 
     fn forget(&mut self, judged: &[(u32, bool)]) {
         for (index, _) in judged {
-            self.places.remove(index);
+            self.health_targets.remove(index);
         }
     }
 }
@@ -190,7 +190,7 @@ impl Control {
             open.extend(admitted);
             refused.extend(ended);
             if let Some(end) = left_over(&left) {
-                tracing::warn!(task = %id, state = ?end.rollout.state, "closing the open rows of a rollout that is over");
+                tracing::warn!(task = %id, state = ?end.rollout.state, "closing targets left open by a finished rollout");
                 self.inner.store.step_rollout(id, end, clock::unix_millis()).await?;
             } else if let Some(task) = self.inner.store.task(id).await?
                 && left.rollout.state.is_under_way()
@@ -213,9 +213,9 @@ impl Control {
     ) {
         let total = u32::try_from(open.len() + known.len()).expect("targets are bounded by the body");
         let is_failure = |code: Code| !code.is_success() && code != Code::Cordoned;
-        let ended = known
-            .iter()
-            .map(|(index, outcome)| (*index, if is_failure(outcome.code) { Ended::Failed } else { Ended::Succeeded }));
+        let ended = known.iter().map(|(index, outcome)| {
+            (*index, if is_failure(outcome.code) { TargetEnd::Failed } else { TargetEnd::Succeeded })
+        });
         let roll = RolloutMachine::new(rollout, total, &ended.collect(), Instant::now());
         let rolling = ActiveRollout::new(roll, open, HashMap::new(), ROLLOUT_MAX, permit);
         self.inner.rollouts.by_task.lock().insert(task, rolling);
@@ -267,7 +267,7 @@ impl Control {
             }
             for task in self.inner.rollouts.tasks() {
                 if let Err(error) = self.advance(task).await {
-                    tracing::error!(%error, %task, "rollout step not written; trying again");
+                    tracing::error!(%error, %task, "cannot store rollout step, retrying");
                 }
             }
         }
@@ -277,7 +277,7 @@ impl Control {
     async fn advance(&self, task: TaskId) -> Result<()> {
         let is_late = self.with_rolling(task, |rolling| Instant::now() >= rolling.deadline);
         if is_late == Some(true) {
-            tracing::warn!(%task, limit = ?ROLLOUT_MAX, "rolling task took too long; cancelling it");
+            tracing::warn!(%task, limit = ?ROLLOUT_MAX, "rolling task timed out, cancelling");
             self.cancel_now(task, messages::cancelled_too_late()).await?;
             return Ok(());
         }
@@ -349,7 +349,7 @@ impl Control {
             let all = by_task.iter().flat_map(|(task, rolling)| {
                 let settling = rolling.roll.settling();
                 settling.filter_map(|(index, since)| {
-                    Some(Settling { task: *task, index, since, place: rolling.places.get(&index)?.clone() })
+                    Some(Settling { task: *task, index, since, target: rolling.health_targets.get(&index)?.clone() })
                 })
             });
             all.collect()
@@ -364,7 +364,7 @@ impl Control {
         for (task, judged) in healthy {
             let _turn = self.inner.rollouts.turn.lock().await;
             if let Err(error) = self.take(task, &Step::Judge(judged)).await {
-                tracing::error!(%error, %task, "rollout step not written; trying again");
+                tracing::error!(%error, %task, "cannot store rollout step, retrying");
             }
         }
     }
@@ -374,8 +374,8 @@ impl Control {
         &self,
         waiting: &'a [Settling],
     ) -> Result<impl Iterator<Item = &'a Settling> + use<'a>> {
-        let places = waiting.iter().map(|it| (it.place.agent.clone(), it.place.key.clone())).collect();
-        let records = self.processes_at(places).await?;
+        let health_targets = waiting.iter().map(|it| (it.target.agent.clone(), it.target.key.clone())).collect();
+        let records = self.processes_at(health_targets).await?;
         let is_well = |(it, record): &(&Settling, Option<ProcessRecord>)| {
             record.as_ref().is_some_and(|record| is_well(record, it.since))
         };
@@ -431,28 +431,28 @@ fn left_over(left: &OpenRollout) -> Option<RolloutStep> {
 
 /// A rolling task as the store holds it.
 fn rebuilt(left: OpenRollout, task: &TaskView, open: Vec<OpenTarget>, permit: RolloutPermit) -> ActiveRollout {
-    let place = |index: u32| {
+    let health_target = |index: u32| {
         let target = &task.targets.get(index as usize)?.target;
         let item = task.items.get(target.item as usize)?;
         HealthTarget::new(item.kind?, target.agent.as_ref(), &item.key)
     };
-    let mut places = HashMap::new();
+    let mut health_targets = HashMap::new();
     let mut ended = BTreeMap::new();
     for (index, FinishedTarget { is_success, recorded_at, healthy }) in left.ended {
         let settles = left.rollout.wait_healthy && index < left.rollout.released;
-        let end = match (is_success && healthy != Some(false), healthy, place(index).filter(|_| settles)) {
-            (false, _, _) => Ended::Failed,
-            (true, None, Some(place)) => {
-                places.insert(index, place);
-                Ended::Settling(recorded_at)
+        let end = match (is_success && healthy != Some(false), healthy, health_target(index).filter(|_| settles)) {
+            (false, _, _) => TargetEnd::Failed,
+            (true, None, Some(target)) => {
+                health_targets.insert(index, target);
+                TargetEnd::Settling(recorded_at)
             }
-            (true, _, _) => Ended::Succeeded,
+            (true, _, _) => TargetEnd::Succeeded,
         };
         ended.insert(index, end);
     }
     let left_time = ROLLOUT_MAX.saturating_sub(left.age);
     let roll = RolloutMachine::new(left.rollout, left.total, &ended, Instant::now());
-    ActiveRollout::new(roll, open, places, left_time, permit)
+    ActiveRollout::new(roll, open, health_targets, left_time, permit)
 }
 
 #[cfg(test)]

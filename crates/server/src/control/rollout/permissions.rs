@@ -61,7 +61,7 @@ impl Control {
                 }
             };
             if let Err(error) = stopped.await {
-                tracing::error!(%error, %task, "rights behind a rolling task not checked; trying again");
+                tracing::error!(%error, %task, "cannot check permissions of rolling task, retrying");
             }
         }
     }
@@ -131,14 +131,14 @@ fn refused(refusal: &Refusal) -> Message {
         | Refusal::AppExists(_)
         | Refusal::CredentialChanged(_)
         | Refusal::UserExists(_)
-        | Refusal::OtherKey { .. } => Message::plain(refusal.to_string()),
+        | Refusal::OtherKey { .. } => refusal.message(),
     }
 }
 
 /// A class that the operation takes and the permissions lack. Rolling tasks carry no specs.
 fn lacked(permissions: &Permissions, kind: OperationKind, site: &HostLocation, namespace: &Namespace) -> Option<Class> {
-    let place = AccessTarget { business: site.business, cloud: Some(site.key.cloud), namespace: Some(namespace) };
-    TargetSpec::nothing().required(kind).iter().find(|class| !permissions.allows(*class, &place))
+    let target = AccessTarget { business: site.business, cloud: Some(site.key.cloud), namespace: Some(namespace) };
+    TargetSpec::nothing().required(kind).iter().find(|class| !permissions.allows(*class, &target))
 }
 
 impl Rollouts {

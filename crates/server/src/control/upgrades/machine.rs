@@ -4,7 +4,7 @@
 //! the new version for a while; a host that does not keep it has failed after all. The upgrade is done when that holds for
 //! all hosts. With more failures than allowed no other
 //! host begins. Where no host of the rings before was upgraded, a person decides: the upgrade is paused. Never more than
-//! [`UPGRADING_MAX`] hosts at once. A host that was told is told again until it says what came of it. Time and what is known
+//! [`UPGRADING_MAX`] hosts at once. An order is repeated until its host reports a result. Time and what is known
 //! of the sessions are arguments. One that was cancelled or has failed skips hosts that have not begun their trial, also those
 //! that are away, so that another upgrade can begin; one that is away and may be at its trial is waited for until that is
 //! over. Absent: the store, which has every change before it is applied here.
@@ -55,7 +55,7 @@ pub(super) enum Seen {
 pub(super) struct UpgradeMachine {
     pub(super) upgrade: Upgrade,
     hosts: Vec<Host>,
-    places: HashMap<AgentId, usize>,
+    indices: HashMap<AgentId, usize>,
     /// A person let it go on in this ring.
     resumed_in: Option<u32>,
 }
@@ -122,12 +122,12 @@ impl UpgradeMachine {
                 agent: host.agent,
             })
             .collect();
-        let places = hosts.iter().enumerate().map(|(place, host)| (host.agent.clone(), place)).collect();
-        Self { upgrade, hosts, places, resumed_in: None }
+        let indices = hosts.iter().enumerate().map(|(index, host)| (host.agent.clone(), index)).collect();
+        Self { upgrade, hosts, indices, resumed_in: None }
     }
 
     pub(super) fn is_upgrading(&self, agent: &AgentId) -> bool {
-        self.places.get(agent).is_some_and(|place| self.hosts[*place].state == UpgradeHostState::Upgrading)
+        self.indices.get(agent).is_some_and(|index| self.hosts[*index].state == UpgradeHostState::Upgrading)
     }
 
     /// Whether the host gets the order and the build: it does not once the upgrade was cancelled or has failed.
@@ -137,16 +137,16 @@ impl UpgradeMachine {
 
     /// How far a host is that was told.
     pub(super) fn reported(&mut self, agent: &AgentId, step: UpgradeStep) {
-        if let Some(place) = self.places.get(agent) {
-            let host = &mut self.hosts[*place];
+        if let Some(index) = self.indices.get(agent) {
+            let host = &mut self.hosts[*index];
             (host.is_trying, host.may_try) = (step == UpgradeStep::Trying, false);
         }
     }
 
     /// The host has all of the build now, or will have it in a moment.
     pub(super) fn build_delivered(&mut self, agent: &AgentId, now: Instant) {
-        if let Some(place) = self.places.get(agent) {
-            self.hosts[*place].given_at = Some(now);
+        if let Some(index) = self.indices.get(agent) {
+            self.hosts[*index].given_at = Some(now);
         }
     }
 
@@ -170,8 +170,8 @@ impl UpgradeMachine {
 
     pub(super) fn apply(&mut self, changes: &[UpgradeHostChange], now: Instant) {
         for change in changes {
-            let Some(place) = self.places.get(&change.agent) else { continue };
-            let host = &mut self.hosts[*place];
+            let Some(index) = self.indices.get(&change.agent) else { continue };
+            let host = &mut self.hosts[*index];
             if change.is_allowed_from(host.state) {
                 host.state = change.state;
                 (host.is_trying, host.may_try, host.given_at) = (false, false, None);
@@ -262,7 +262,7 @@ impl UpgradeMachine {
                 }
                 Seen::Ready { .. } if room > 0 => {
                     room -= 1;
-                    Some((UpgradeHostState::Upgrading, Message::plain("")))
+                    Some((UpgradeHostState::Upgrading, Message::default()))
                 }
                 Seen::Ready { .. } => None,
             };
@@ -320,14 +320,14 @@ impl UpgradeMachine {
                 // It took upgrades when it was told.
                 Seen::TooOld => Some((UpgradeHostState::Failed, messages::upgrade_agent_too_old())),
                 Seen::Absent | Seen::Returning if !is_under_way && !has_begun => {
-                    Some((UpgradeHostState::Skipped, Message::plain(upgrade.reason.clone())))
+                    Some((UpgradeHostState::Skipped, Message::foreign(upgrade.reason.clone())))
                 }
                 _ if is_gone || is_late => Some((UpgradeHostState::Failed, messages::upgrade_host_lost())),
                 // A program on trial has a session with the new version.
                 Seen::Ready { version, .. }
                     if !is_under_way && !host.is_trying && !may_begin && version != upgrade.plan.version =>
                 {
-                    Some((UpgradeHostState::Skipped, Message::plain(upgrade.reason.clone())))
+                    Some((UpgradeHostState::Skipped, Message::foreign(upgrade.reason.clone())))
                 }
                 Seen::Ready { .. } if is_under_way && now.saturating_duration_since(ordered_at) >= ORDER_PERIOD => {
                     host.ordered_at = Some(now);

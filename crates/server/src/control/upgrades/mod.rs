@@ -123,7 +123,7 @@ impl Control {
             return Ok(false);
         }
         let UpgradeTransition { to, reason, makers, .. } = transition;
-        tracing::info!(upgrade = %id, state = to.as_str(), reason, "an upgrade of agents changed");
+        tracing::info!(upgrade = %id, state = to.as_str(), reason, "agent upgrade changed state");
         let mut current = self.inner.upgrades.current.lock();
         if let Some(machine) = current.as_mut().filter(|machine| machine.upgrade.id == id) {
             machine.upgrade.state = to;
@@ -157,7 +157,7 @@ impl Control {
             let wait = match self.step_upgrade().await {
                 Ok(()) => LOOK_PERIOD,
                 Err(error) => {
-                    tracing::warn!(%error, "the upgrade of agents waits for the store");
+                    tracing::warn!(%error, "cannot store agent upgrade, retrying");
                     RETRY_PERIOD
                 }
             };
@@ -348,7 +348,7 @@ impl Control {
             return Ok(());
         }
         let agent = session.agent().clone();
-        tracing::info!(%agent, %upgrade, state = state.as_str(), %reason, "an agent's upgrade ended");
+        tracing::info!(%agent, %upgrade, state = state.as_str(), %reason, "agent upgrade finished");
         self.change_upgrade_hosts(upgrade, vec![UpgradeHostChange { agent, state, reason }]).await?;
         self.inner.upgrades.wake.notify_one();
         Ok(())
@@ -424,7 +424,7 @@ mod tests {
             host: format!("0:10.0.0.{ring}").parse().unwrap(),
             ring,
             state: UpgradeHostState::Waiting,
-            reason: Message::plain(""),
+            reason: Message::default(),
             version_before: "1.0.0".into(),
             changed_at: 0,
         }
@@ -528,7 +528,7 @@ mod tests {
         let turn = control.inner.upgrades.turn.lock().await;
 
         let session = session(&agent);
-        let told = control.upgrade_reported(&session, Uuid::nil(), UpgradeStep::Done, Message::plain(""));
+        let told = control.upgrade_reported(&session, Uuid::nil(), UpgradeStep::Done, Message::default());
         tokio::time::timeout(PATIENCE, told).await.expect("in time").unwrap();
 
         drop(turn);

@@ -212,20 +212,17 @@ pub(super) fn unrepeated(named: Vec<NamedHost>) -> Vec<NamedHost> {
 }
 
 /// Each row once in a request. A target that is there again with the same operation and an equal spec is
-/// one target; with another operation or spec the request contradicts itself, and both places are named.
-/// `place` tells where the target of an item is. Two names of one host are not told from two hosts here.
-pub(in crate::api) fn merge_repeated(
-    items: &mut [SubmittedItem],
-    place: impl Fn(usize, usize) -> String,
-) -> Result<()> {
+/// one target; with another operation or spec the request contradicts itself, and both paths are named.
+/// `path` names the target of an item. Two names of one host are not told from two hosts here.
+pub(in crate::api) fn merge_repeated(items: &mut [SubmittedItem], path: impl Fn(usize, usize) -> String) -> Result<()> {
     let mut taken: HashMap<&str, (usize, usize)> = HashMap::new();
     let mut repeated: Vec<HashSet<usize>> = vec![HashSet::new(); items.len()];
     for (item, submitted) in items.iter().enumerate() {
         for (index, target) in submitted.targets.iter().enumerate() {
             let Some((first, first_index)) = taken.insert(&target.row_key, (item, index)) else { continue };
             if first != item && !is_same_request(&items[first], submitted) {
-                let problem = messages::target_with_another_operation(&target.row_key, place(first, first_index));
-                return Err(FieldError::new(place(item, index), problem));
+                let problem = messages::target_with_another_operation(&target.row_key, path(first, first_index));
+                return Err(FieldError::new(path(item, index), problem));
             }
             taken.insert(&target.row_key, (first, first_index));
             repeated[item].insert(index);

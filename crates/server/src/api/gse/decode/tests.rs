@@ -300,7 +300,7 @@ fn a_target_that_is_repeated_with_the_same_request_is_one() {
 }
 
 #[test]
-fn a_target_that_is_repeated_with_another_request_is_refused_by_both_places() {
+fn a_target_that_is_repeated_with_another_request_is_refused_with_both_paths() {
     let one = operation_with_spec_example();
     let stop = with(one.clone(), "/op_type", json!(1));
     let other_spec = with(one.clone(), "/spec/control/start_cmd", json!("./other.sh"));

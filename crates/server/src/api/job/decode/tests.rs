@@ -60,6 +60,17 @@ fn the_example_of_manage_is_kept_field_by_field() {
 }
 
 #[test]
+fn the_first_and_the_last_check_of_a_start_are_two_times() {
+    let body = with(manage_example(), "/process_infos/0/start_check_begin_time", json!(3));
+    let body = with(body, "/process_infos/0/start_check_end_time", json!(9));
+
+    let items = manage_proc(&(&body).into()).unwrap().items;
+
+    let policy = &spec_of(&items[0]).policy;
+    assert_eq!((policy.start_check.get(), policy.start_check_end.unwrap().get()), (3, 9));
+}
+
+#[test]
 fn manage_releases_by_2_and_knows_no_other_number() {
     let items = manage_proc(&(&with(manage_example(), "/op_type", json!(2))).into()).unwrap().items;
     let error = manage_proc(&(&with(manage_example(), "/op_type", json!(3))).into()).unwrap_err();

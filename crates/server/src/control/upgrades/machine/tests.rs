@@ -32,7 +32,7 @@ fn machine(rings: &[u32], failures_max: u32) -> UpgradeMachine {
         host: format!("0:10.0.0.{number}").parse().unwrap(),
         ring,
         state: UpgradeHostState::Waiting,
-        reason: Message::plain(""),
+        reason: Message::foreign(""),
         version_before: "1.0.0".into(),
         changed_at: 0,
     });
@@ -57,7 +57,7 @@ fn told(step: &Step) -> Vec<(String, UpgradeHostState)> {
 }
 
 fn ended(machine: &mut UpgradeMachine, number: u32, state: UpgradeHostState) {
-    let change = UpgradeHostChange { agent: agent(number), state, reason: Message::plain("") };
+    let change = UpgradeHostChange { agent: agent(number), state, reason: Message::foreign("") };
     machine.apply(&[change], Instant::now());
 }
 
@@ -176,7 +176,7 @@ fn a_server_that_starts_gives_hosts_time_to_come_back_and_knows_what_had_settled
             host: "0:10.0.0.1".parse().unwrap(),
             ring: host.ring,
             state,
-            reason: Message::plain(""),
+            reason: Message::foreign(""),
             version_before: "1.0.0".into(),
             changed_at: 0,
         };
@@ -383,7 +383,7 @@ fn a_host_that_was_told_and_is_stuck_or_too_old_now_has_failed_also_across_resta
         host: "0:10.0.0.1".parse().unwrap(),
         ring: 0,
         state: UpgradeHostState::Upgrading,
-        reason: Message::plain(""),
+        reason: Message::foreign(""),
         version_before: "1.0.0".into(),
         changed_at: told_at,
     });
