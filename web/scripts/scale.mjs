@@ -2,7 +2,7 @@
 // and what an open console that nobody touches costs the server.
 //
 //   PROCTOR_BIN=../target/release/proctor npm run scale
-//   HOSTS=100 PROCESSES=20 IDLE_SECS=10 npm run scale        a short try
+//   HOSTS=100 PROCESSES=60 IDLE_SECS=10 npm run scale        a short try
 //
 // The server is real, its hosts are simulated. Figures are worth something on a machine that does nothing else.
 import { execFileSync } from "node:child_process";
@@ -10,7 +10,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { closeBrowser, openBrowser, signIn } from "../test/browser.mjs";
-import { serveConsole } from "../test/console.mjs";
+import { consoleOf } from "../test/console.mjs";
 import { caller, freePort, pause, startServer, startSwarm } from "../test/fleet.mjs";
 
 const HOSTS = Number(process.env.HOSTS ?? 1000);
@@ -22,6 +22,10 @@ const READY_MS = 15 * 60_000;
 const PAINTED_MS_MAX = 30_000;
 const FILTERS = 20;
 const SORTS = 10;
+if (PROCESSES < 2 * FILTERS + SORTS) {
+  // A name that was filtered by before is known already, and would be shown at once.
+  throw new Error(`PROCESSES must be at least ${2 * FILTERS + SORTS}`);
+}
 const TICKS = Number(execFileSync("getconf", ["CLK_TCK"], { encoding: "utf8" }));
 
 /** Seconds of CPU that a process has used. */
@@ -198,7 +202,7 @@ const url = `http://127.0.0.1:${ports[0]}`;
 const children = [];
 const results = [];
 const record = (what, value, target, isMet) => {
-  const verdict = isMet === undefined ? "–" : isMet ? "yes" : "NO";
+  const verdict = isMet === undefined ? "–" : isMet === null ? "too noisy" : isMet ? "yes" : "NO";
   results.push([what, value, target, verdict]);
   console.log(`${what}: ${value} (target ${target}, met: ${verdict})`);
 };
@@ -228,7 +232,7 @@ try {
   const watcher = (await call("POST", "/users/watcher/tokens", { ttl_secs: 36_000 })).token;
   await waitForCalm(child.pid);
 
-  const web = await serveConsole(url);
+  const web = await consoleOf(url);
   const { context, close } = await openBrowser();
   const page = await context.newPage();
   await signIn(page, web.url, watcher);
@@ -262,8 +266,11 @@ try {
     await pause(1000);
     quiet.push(await share(child.pid, IDLE_SECS));
     const cost = busy - (quiet.at(-1) + quiet.at(-2)) / 2;
-    const isMet = cost <= TARGET_SHARE;
-    record(`idle console on ${path}`, `${percent(cost)} of a core`, percent(TARGET_SHARE), isMet);
+    // Where the server by itself differs by more than the target, the difference says nothing.
+    const noise = Math.abs(quiet.at(-1) - quiet.at(-2)) / 2;
+    const isMet = noise > TARGET_SHARE ? null : cost <= TARGET_SHARE;
+    const measured = `${percent(cost)} ± ${percent(noise)} of a core`;
+    record(`idle console on ${path}`, measured, percent(TARGET_SHARE), isMet);
   }
   const range = `${percent(Math.min(...quiet))} to ${percent(Math.max(...quiet))}`;
   record("server without a console", `${range} of a core`, "–");

@@ -242,6 +242,16 @@ export function planRegistration(registration: Registration, signal?: AbortSigna
   return data(api.POST("/api/v1/processes/plan", { body: registration, signal }));
 }
 
+export type PlannedUnregistration = Schemas["PlannedUnregistration"];
+
+/** What unregistering would do on each of the hosts. */
+export function planUnregistration(process: string, hosts: string[], signal?: AbortSignal) {
+  const params = { path: splitProcess(process) };
+  return data(
+    api.POST("/api/v1/processes/{namespace}/{name}/unregister/plan", { params, body: { hosts }, signal }),
+  );
+}
+
 export function unregister(process: string, hosts: string[]) {
   const path = splitProcess(process);
   return data(api.DELETE("/api/v1/processes/{namespace}/{name}", { params: { path }, body: { hosts } }));

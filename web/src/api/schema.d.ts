@@ -124,6 +124,91 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/authority": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The certificate authority, how far a rotation of it has come, and whom the next step would cut off. */
+        get: operations["authority"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/authority/abort": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** One phase back: after a switch the old authority issues again; before it, the successor is forgotten. */
+        post: operations["abort_authority"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/authority/finish": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The old authority is believed no more. */
+        post: operations["finish_authority"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/authority/prepare": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Makes a successor of the authority and announces it to agents and relays, which then believe both. */
+        post: operations["prepare_authority"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/authority/switch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The successor issues certificates from now on: of the link, of new agents, and of all others, which renew theirs. */
+        post: operations["switch_authority"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/bindings": {
         parameters: {
             query?: never;
@@ -270,7 +355,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The newest events, or those after a place; on request, waits for what is to come. */
+        /** The newest events, or those after an id; on request, waits for what is to come. */
         get: operations["events"];
         put?: never;
         post?: never;
@@ -564,6 +649,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pools/plan": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** What setting pools would do. */
+        post: operations["plan_pools"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pools/{namespace}/{id}": {
         parameters: {
             query?: never;
@@ -576,6 +678,23 @@ export interface paths {
         post?: never;
         /** Takes a pool away from hosts. Its members keep the limits of their own. */
         delete: operations["delete_pool"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{namespace}/{id}/delete/plan": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** What deleting a pool would do. */
+        post: operations["plan_pool_deletion"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -729,10 +848,27 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What was asked of a process, and what came of it, of the tasks that the caller may read. */
+        /** Operations on a process and their outcomes, from the tasks that the caller may read. */
         get: operations["process_operations"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/processes/{namespace}/{name}/unregister/plan": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** What forgetting a process would do. */
+        post: operations["plan_unregistration"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1338,7 +1474,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Sends one request to a webhook, marked as a test, and says what came of it. */
+        /** Sends a test request to a webhook, and returns the result. */
         post: operations["test_webhook"];
         delete?: never;
         options?: never;
@@ -1509,6 +1645,69 @@ export interface components {
             targets: string[];
             user: string;
         };
+        /** @description An agent or relay that the next step would cut off. */
+        AuthorityBehind: {
+            has_new_certificate: boolean;
+            /** @description The host of an agent. */
+            host?: string | null;
+            relay?: components["schemas"]["RelayId"] | null;
+            trusts_successor: boolean;
+            /** @description Of its program, as far as it is known. */
+            version: string;
+            why: components["schemas"]["AuthorityBehindWhy"];
+        };
+        /** @enum {string} */
+        AuthorityBehindWhy: "not_connected" | "cannot_follow" | "not_yet";
+        /** @description Of all that have enrolled and were not revoked. */
+        AuthorityFollowers: {
+            /**
+             * Format: int32
+             * @description They have a certificate of the successor.
+             */
+            new_certificate: number;
+            /** Format: int32 */
+            total: number;
+            /**
+             * Format: int32
+             * @description They believe the successor, and have it on their disks.
+             */
+            trust_successor: number;
+        };
+        /**
+         * @description How far a rotation has come.
+         * @enum {string}
+         */
+        AuthorityPhase: "idle" | "prepared" | "switched";
+        AuthorityStep: {
+            /** @description Go on without the agents and relays that are cut off by it. */
+            force?: boolean;
+        };
+        AuthorityView: {
+            agents: components["schemas"]["AuthorityFollowers"];
+            /** @description The first of them, at most 1,000. */
+            behind: components["schemas"]["AuthorityBehind"][];
+            /**
+             * Format: int32
+             * @description How many agents and relays the next step would cut off.
+             */
+            behind_total: number;
+            /** @description SHA-256 of the certificate of the authority that join tokens pin. */
+            fingerprint: string;
+            /**
+             * Format: int32
+             * @description Join tokens that can still be used. They pin `fingerprint`, and end with the rotation.
+             */
+            open_tokens: number;
+            phase: components["schemas"]["AuthorityPhase"];
+            /**
+             * Format: int64
+             * @description When the successor was made, in Unix seconds.
+             */
+            prepared_at?: number | null;
+            relays: components["schemas"]["AuthorityFollowers"];
+            /** @description Of the one that takes over. */
+            successor_fingerprint?: string | null;
+        };
         BindingList: {
             bindings: components["schemas"]["BindingView"][];
         };
@@ -1571,7 +1770,7 @@ export interface components {
         Change: {
             /** @description Null: it was not there. */
             from: unknown;
-            /** @description Its place in the spec: `control.start`, `configmap[0].md5`. */
+            /** @description Its path in the spec: `control.start`, `configmap[0].md5`. */
             path: string;
             /** @description Null: it is there no longer. */
             to: unknown;
@@ -1691,7 +1890,7 @@ export interface components {
              *     `method_not_allowed`, `conflict`, `too_many_requests`, `unavailable`, `internal`.
              */
             code: string;
-            /** @description The place of the mistake in the request, such as `hosts[1]`. */
+            /** @description The field at fault, such as `hosts[1]`. */
             field?: string | null;
             /** @description For people. */
             message: string;
@@ -2050,7 +2249,7 @@ export interface components {
             rtt_us: number;
         };
         /**
-         * @description Whether the host could be asked, and what came of it.
+         * @description Whether the host could be asked, and the result.
          * @enum {string}
          */
         LogState: "read" | "no_path" | "missing" | "denied" | "not_a_log" | "forbidden" | "unreadable" | "not_registered" | "offline" | "agent_too_old" | "no_answer";
@@ -2245,6 +2444,12 @@ export interface components {
             selector?: string | null;
             /** @description Instead of all of these: exact pairs, each once. */
             targets?: components["schemas"]["ExactTarget"][] | null;
+            /**
+             * Format: int64
+             * @description Targets whose host is offline wait so many seconds for it, 3600 at most, instead of ending as `agent_absent` at once.
+             *     Not for `status`.
+             */
+            wait_secs?: number | null;
         };
         /** @description What went wrong, where something did. */
         OptionalFailure: {
@@ -2357,6 +2562,19 @@ export interface components {
             targets: components["schemas"]["PlannedTarget"][];
             total: number;
         };
+        PlannedPool: {
+            /** @description What would become different; none at all where nothing would, or where the caller may not read that. */
+            changes: components["schemas"]["Change"][];
+            host: string;
+            id: components["schemas"]["PoolId"];
+            namespace: components["schemas"]["Namespace"];
+            /** @description Whether the host's agent is connected; absent like `set`. Without it, the agent learns of it when it is back. */
+            online?: boolean | null;
+            refused?: components["schemas"]["Refusal"] | null;
+            /** @description Whether it is set there now; absent where the caller may not read that, or where it is refused. */
+            set?: boolean | null;
+            usage?: components["schemas"]["PlannedUsage"] | null;
+        };
         PlannedTarget: components["schemas"]["OptionalNote"] & {
             host: string;
             /** @description Whether the host's agent is connected; absent like `phase`. Without it, the target ends as `agent_absent`. */
@@ -2365,6 +2583,21 @@ export interface components {
             phase?: components["schemas"]["Phase"] | null;
             process: string;
             refused?: components["schemas"]["Refusal"] | null;
+        };
+        PlannedUnregistration: {
+            host: string;
+            /** @description Whether the host's agent is connected; absent like `phase`. Without it, the agent learns of it when it is back. */
+            online?: boolean | null;
+            phase?: components["schemas"]["Phase"] | null;
+            refused?: components["schemas"]["Refusal"] | null;
+        };
+        /** @description What the members of a pool use together, in % of the whole host, as last observed. */
+        PlannedUsage: {
+            /** Format: double */
+            cpu_percent: number;
+            members: number;
+            /** Format: double */
+            memory_percent: number;
         };
         Policy: {
             crontab_rule?: components["schemas"]["CronRule"] | null;
@@ -2407,6 +2640,11 @@ export interface components {
              * @description When this was seen.
              */
             reported_at: number;
+        };
+        /** @description What setting or deleting pools would do. */
+        PoolPlan: {
+            /** @description For each host, in the caller's order, one row for each pool. */
+            pools: components["schemas"]["PlannedPool"][];
         };
         /** @description A pool to be set. */
         PoolSetting: {
@@ -2535,7 +2773,7 @@ export interface components {
             host: string;
             /**
              * Format: int32
-             * @description Its place in the task, from 0.
+             * @description Its index in the task, from 0.
              */
             index: number;
             name: string;
@@ -3057,7 +3295,7 @@ export interface components {
             host: string;
             /**
              * Format: int32
-             * @description Its place in the task, from 0.
+             * @description Its index in the task, from 0.
              */
             index: number;
             name: string;
@@ -3191,6 +3429,12 @@ export interface components {
             business?: number | null;
             /** @description Each an IP address, `CLOUD:IP` or an agent id. */
             hosts?: string[] | null;
+        };
+        /** @description What an unregistration would do. */
+        UnregistrationPlan: {
+            /** @description In the caller's order. */
+            hosts: components["schemas"]["PlannedUnregistration"][];
+            process: string;
         };
         UnservedHostList: {
             hosts: components["schemas"]["UnservedHostView"][];
@@ -3579,7 +3823,7 @@ export interface operations {
                 business?: number;
                 /** @description Not with `host`. */
                 cloud?: number;
-                /** @description True: only those on everything. Not with a place. */
+                /** @description True: only those on everything. Not together with a target. */
                 everywhere?: boolean;
             };
             header?: never;
@@ -3820,6 +4064,160 @@ export interface operations {
             401: components["responses"]["unauthenticated"];
             403: components["responses"]["permission_denied"];
             404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    authority: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuthorityView"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    abort_authority: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["AuthorityStep"] | null;
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuthorityView"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            409: components["responses"]["conflict"];
+            413: components["responses"]["body_too_large"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    finish_authority: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["AuthorityStep"] | null;
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuthorityView"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            409: components["responses"]["conflict"];
+            413: components["responses"]["body_too_large"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    prepare_authority: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["AuthorityStep"] | null;
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuthorityView"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            409: components["responses"]["conflict"];
+            413: components["responses"]["body_too_large"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    switch_authority: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["AuthorityStep"] | null;
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuthorityView"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            409: components["responses"]["conflict"];
+            413: components["responses"]["body_too_large"];
             429: components["responses"]["too_many_requests"];
             500: components["responses"]["internal"];
             503: components["responses"]["unavailable"];
@@ -4798,6 +5196,37 @@ export interface operations {
             503: components["responses"]["unavailable"];
         };
     };
+    plan_pools: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetPools"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolPlan"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            413: components["responses"]["body_too_large"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
     delete_pool: {
         parameters: {
             query?: never;
@@ -4820,6 +5249,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Rows"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            413: components["responses"]["body_too_large"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    plan_pool_deletion: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                namespace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Unregistration"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolPlan"];
                 };
             };
             400: components["responses"]["invalid_argument"];
@@ -5262,6 +5725,40 @@ export interface operations {
             401: components["responses"]["unauthenticated"];
             403: components["responses"]["permission_denied"];
             404: components["responses"]["not_found"];
+            429: components["responses"]["too_many_requests"];
+            500: components["responses"]["internal"];
+            503: components["responses"]["unavailable"];
+        };
+    };
+    plan_unregistration: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                namespace: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Unregistration"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UnregistrationPlan"];
+                };
+            };
+            400: components["responses"]["invalid_argument"];
+            401: components["responses"]["unauthenticated"];
+            403: components["responses"]["permission_denied"];
+            404: components["responses"]["not_found"];
+            413: components["responses"]["body_too_large"];
             429: components["responses"]["too_many_requests"];
             500: components["responses"]["internal"];
             503: components["responses"]["unavailable"];
@@ -5883,7 +6380,7 @@ export interface operations {
                 code?: number;
                 /** @description False: without what commands printed. */
                 output?: boolean;
-                /** @description `next` of the page before: the targets behind this place. */
+                /** @description `next` of the page before: the targets after this one. */
                 after?: number;
                 /** @description 100 where it is absent. */
                 limit?: number;

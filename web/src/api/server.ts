@@ -69,6 +69,15 @@ export const hostPoolsQuery = (filter: PoolFilter & { host: string }) =>
     refetchInterval: 5000,
   });
 
+export type PlannedPool = Schemas["PlannedPool"];
+
+/** What setting pools would do, one row for each pool on each host. */
+export const planPools = (body: Schemas["SetPools"], signal?: AbortSignal) =>
+  data(api.POST("/api/v1/pools/plan", { body, signal }));
+export const planPoolDeletion = (namespace: string, id: string, hosts: string[], signal?: AbortSignal) => {
+  const params = { path: { namespace, id } };
+  return data(api.POST("/api/v1/pools/{namespace}/{id}/delete/plan", { params, body: { hosts }, signal }));
+};
 export const setPools = (body: Schemas["SetPools"]) => data(api.PUT("/api/v1/pools", { body }));
 export const deletePool = (namespace: string, id: string, hosts: string[]) =>
   data(

@@ -3,6 +3,7 @@ import { common } from "./en/common";
 import { events } from "./en/events";
 import { hosts } from "./en/hosts";
 import { overview } from "./en/overview";
+import { plans } from "./en/plans";
 import { process, processes } from "./en/processes";
 import { register } from "./en/register";
 import { shell } from "./en/shell";
@@ -20,6 +21,7 @@ export const en = {
   hosts,
   operate,
   overview,
+  plans,
   pools,
   process,
   processes,

@@ -4,6 +4,7 @@ import { common } from "./zh/common";
 import { events } from "./zh/events";
 import { hosts } from "./zh/hosts";
 import { overview } from "./zh/overview";
+import { plans } from "./zh/plans";
 import { process, processes } from "./zh/processes";
 import { register } from "./zh/register";
 import { shell } from "./zh/shell";
@@ -21,6 +22,7 @@ export const zh: Messages = {
   hosts,
   operate,
   overview,
+  plans,
   pools,
   process,
   processes,

@@ -12,7 +12,7 @@ test("a join token is made and its line is exact", async () => {
   await page.getByLabel("Cloud area").fill("3");
   await page.getByLabel("Hosts", { exact: true }).fill("25");
   await page.getByLabel("Address for agents").fill("proctor.example.com:9077");
-  await page.getByRole("button", { name: "Make the token" }).click();
+  await page.getByRole("button", { name: "Create token" }).click();
 
   const line = page.locator(".join-line:not(.is-waiting) pre");
   await line.waitFor();
@@ -81,10 +81,33 @@ test("a pool says who is next and why, and its dry run is switched", async () =>
   await page.getByText(/Next in line: web\/session-store, score .+ ÷ 10 % = 0\.\d+/).waitFor();
   const dryRun = page.getByRole("switch", { name: "Dry run" });
   await dryRun.click();
+  const plan = page.getByRole("dialog");
+  await plan.getByText("dry run No → Yes").waitFor();
+  await plan.getByRole("button", { name: "Set on 1 host" }).click();
 
   const isDry = async () =>
     (await call("GET", "/pools?host=127.0.0.1")).pools.find((pool) => pool.id === "web").dry_run;
   await expect.poll(isDry, { timeout: 30_000 }).toBe(true);
   await page.getByRole("switch", { name: "Dry run", checked: true }).click();
+  await plan.getByRole("button", { name: "Set on 1 host" }).click();
   await expect.poll(isDry, { timeout: 30_000 }).toBe(false);
+});
+
+test("a pool is set and deleted by its plan, which says where it takes effect", async () => {
+  world = await openPage();
+  const { page, open } = world;
+  const pools = async () => (await call("GET", "/pools?namespace=swarm&limit=1000")).pools.length;
+
+  await open("/pools?do=set");
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Namespace").fill("swarm");
+  await dialog.getByLabel("Hosts").fill("127.0.0.1");
+  await dialog.getByText("1 at once").waitFor();
+  await dialog.getByRole("button", { name: "Set on 1 host" }).click();
+  await expect.poll(pools, { timeout: 30_000 }).toBe(1);
+  await open("/pools/0%3A127.0.0.1/swarm/swarm?do=delete");
+  await dialog.getByText("Deleted; members keep their own limits").waitFor();
+  await dialog.getByRole("button", { name: "Delete on 1 host" }).click();
+
+  await expect.poll(pools, { timeout: 30_000 }).toBe(0);
 });

@@ -51,7 +51,7 @@ test("a host joins with the printed token, and a process is started on two hosts
   await go("/enrol");
   await page.getByLabel("Hosts", { exact: true }).fill("1");
   await page.getByLabel("Address for agents").fill(`127.0.0.1:${link}`);
-  await page.getByRole("button", { name: "Make the token" }).click();
+  await page.getByRole("button", { name: "Create token" }).click();
   const line = page.locator(".join-line:not(.is-waiting) pre");
   await line.waitFor();
   const [, joinToken] = /PROCTOR_TOKEN='([^']+)'/.exec(await line.textContent());

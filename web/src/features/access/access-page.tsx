@@ -23,7 +23,7 @@ type TabName = keyof typeof views;
 export function Component() {
   const { access: text } = useMessages();
   const [wanted, setTab] = useUrlValue("tab", "users");
-  const tab: TabName = wanted in views ? (wanted as TabName) : "users";
+  const tab: TabName = Object.hasOwn(views, wanted) ? (wanted as TabName) : "users";
   const View = views[tab];
   return (
     <Page title={text.title}>

@@ -10,6 +10,7 @@ import {
 } from "@/api/access";
 import { businessesQuery } from "@/api/hosts";
 import { useMessages } from "@/settings/context";
+import { ExportButton } from "@/ui/export";
 import { FilterInput } from "@/ui/filter-input";
 import { Panel } from "@/ui/page";
 import { SimpleTable } from "@/ui/simple-table";
@@ -53,7 +54,10 @@ function WhatMay() {
     grants: grants.filter((grant) => grant.class === right),
   }));
   return (
-    <Panel title={text.whatMay}>
+    <Panel
+      title={text.whatMay}
+      extra={<ExportButton name="grants-of-one" rows={grants} columns={exportedGrants} />}
+    >
       <div className="panel-body">
         <Select
           showSearch
@@ -90,6 +94,16 @@ function WhatMay() {
   );
 }
 
+const exportedGrants = [
+  "subject",
+  "class",
+  "role",
+  "scope",
+  "allow_users",
+  "allow_roots",
+  "disabled",
+] as const;
+
 function WhoMay() {
   const { access, terms } = useMessages();
   const text = access.check;
@@ -106,7 +120,7 @@ function WhoMay() {
   const { grants, instead } = useGrants({ class: right, ...(isAnywhere ? { everywhere: true } : place) });
   const through = useThrough();
   return (
-    <Panel title={text.whoMay}>
+    <Panel title={text.whoMay} extra={<ExportButton name="grants" rows={grants} columns={exportedGrants} />}>
       <div className="panel-body row wrap">
         <Select
           style={{ width: 140 }}
@@ -133,7 +147,7 @@ function WhoMay() {
           </>
         )}
       </div>
-      <p className="muted panel-body">{isAnywhere ? text.onEverything : text.onPlace}</p>
+      <p className="muted check-note">{isAnywhere ? text.onEverything : text.onPlace}</p>
       {instead ?? (
         <SimpleTable
           label={text.whoMay}

@@ -99,7 +99,7 @@ export function UserTokens({ name }: { name: string }) {
             },
             {
               key: "ends",
-              title: text.ttl,
+              title: text.expires,
               isNumber: true,
               render: (token) => (token.expires_at ? <Time at={token.expires_at} /> : text.noEnd),
             },

@@ -45,7 +45,7 @@ export function Users() {
               { key: "name", title: text.name, render: (user) => user.name },
               {
                 key: "state",
-                title: "",
+                title: text.state,
                 render: (user) => (
                   <Badge tone={user.disabled ? "idle" : "running"}>
                     {user.disabled ? text.disabled : text.active}

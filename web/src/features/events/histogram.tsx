@@ -46,9 +46,9 @@ export function EventHistogram({ filter, onPick }: Props) {
   const { events: text } = useMessages();
   const number = useNumbers();
   const [chosen, setChosen] = useUrlValue("span", "hour");
-  const span: SpanName = chosen in spans ? (chosen as SpanName) : "hour";
+  const span: SpanName = Object.hasOwn(spans, chosen) ? (chosen as SpanName) : "hour";
   const { secs, step } = spans[span];
-  const { data, error } = useQuery(histogramQuery(filter, spans[span]));
+  const { data, error, refetch } = useQuery(histogramQuery(filter, spans[span]));
   const bars = useMemo(() => (data?.step === step ? barsOf(data, secs / step) : []), [data, secs, step]);
   const total = bars.reduce((sum, bar) => sum + bar.total, 0);
   return (
@@ -66,7 +66,7 @@ export function EventHistogram({ filter, onPick }: Props) {
         />
       </div>
       {error && !data ? (
-        <Failure error={error} />
+        <Failure error={error} onRetry={() => void refetch()} />
       ) : (
         <Bars bars={bars} isLong={secs > 86_400} onPick={onPick} />
       )}

@@ -1,7 +1,7 @@
 import { EllipsisOutlined } from "@ant-design/icons";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { App, Button, Dropdown, Modal, Select } from "antd";
-import { useState } from "react";
+import { type ReactNode, useState } from "react";
 import { useNavigate } from "react-router";
 import {
   allowRejoin,
@@ -12,7 +12,9 @@ import {
   revokeHost,
   withdrawRejoin,
 } from "@/api/hosts";
+import { facetsQuery } from "@/api/processes";
 import { useMessages } from "@/settings/context";
+import { useNumbers } from "@/ui/format";
 import { Guarded } from "@/ui/rights";
 
 const REJOIN_SECS = 3600;
@@ -34,7 +36,7 @@ export function HostActions({ host }: { host: Host }) {
       void message.error(error instanceof Error ? error.message : String(error));
     }
   };
-  const ask = (title: string, content: string, okText: string, run: () => Promise<void>) =>
+  const ask = (title: string, content: ReactNode, okText: string, run: () => Promise<void>) =>
     modal.confirm({
       title: `${host.host}: ${title}`,
       content,
@@ -59,14 +61,19 @@ export function HostActions({ host }: { host: Host }) {
       key: "revoke",
       label: text.revoke,
       danger: true,
-      onClick: () => ask(text.revoke, text.revokeText, text.revokeDo, () => act(() => revokeHost(host.host))),
+      onClick: () =>
+        ask(text.revoke, <WithProcesses host={host.host} text={text.revokeText} />, text.revokeDo, () =>
+          act(() => revokeHost(host.host)),
+        ),
     },
     {
       key: "remove",
       label: text.remove,
       danger: true,
       onClick: () =>
-        ask(text.remove, text.removeText, text.removeDo, () => act(() => removeHost(host.host), "/hosts")),
+        ask(text.remove, <WithProcesses host={host.host} text={text.removeText} />, text.removeDo, () =>
+          act(() => removeHost(host.host), "/hosts"),
+        ),
     },
   ];
   return (
@@ -88,6 +95,21 @@ export function HostActions({ host }: { host: Host }) {
         </>
       )}
     </Guarded>
+  );
+}
+
+/** What happens, and to how many processes. */
+function WithProcesses({ host, text }: { host: string; text: string }) {
+  const { hosts: words, common } = useMessages();
+  const number = useNumbers();
+  const { data, error } = useQuery(facetsQuery({ host }));
+  const running = data?.phases.find((phase) => phase.value === "running")?.count ?? 0;
+  const told = data ? words.concerns(number(data.total), number(running)) : common.loading;
+  return (
+    <>
+      <p>{text}</p>
+      <p>{error && !data ? error.message : told}</p>
+    </>
   );
 }
 

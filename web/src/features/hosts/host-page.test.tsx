@@ -78,7 +78,7 @@ test("a host in maintenance says why, until when and what that means", async () 
   renderPage(<HostPage />, { path: "/hosts/x" });
 
   expect(await screen.findByText(/new disk/)).toBeTruthy();
-  expect(screen.getByText(/Starts, restarts and manages are refused here/)).toBeTruthy();
+  expect(screen.getByText(/Starts, restarts and manage operations are refused here/)).toBeTruthy();
   expect(screen.getByRole("button", { name: /End maintenance/ })).toBeTruthy();
   expect(screen.queryByRole("button", { name: /Maintenance…/ })).toBeNull();
 });

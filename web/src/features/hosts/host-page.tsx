@@ -226,7 +226,7 @@ function HostPools({ host }: { host: string }) {
   const { pools: text } = useMessages();
   const pools = useQuery(hostPoolsQuery({ host }));
   if (pools.isPending) return <Skeleton />;
-  if (pools.error && !pools.data) return <Failure error={pools.error} />;
+  if (pools.error && !pools.data) return <Failure error={pools.error} onRetry={() => void pools.refetch()} />;
   if (pools.data?.length === 0) return <Empty title={text.emptyTitle}>{text.emptyText}</Empty>;
   return (
     <div className="panel">

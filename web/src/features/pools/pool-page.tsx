@@ -1,11 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
 import { Button, Switch } from "antd";
-import { useState } from "react";
-import { Link, useNavigate, useParams } from "react-router";
+import { Link, useParams } from "react-router";
 import { evictionsQuery } from "@/api/events";
 import { hostQuery } from "@/api/hosts";
 import { fetchProcesses } from "@/api/processes";
-import { deletePool, hostPoolsQuery, type Pool, setPools } from "@/api/server";
+import { hostPoolsQuery, type Pool } from "@/api/server";
 import { exported } from "@/features/events/event-table";
 import { ofEvent } from "@/messages/told";
 import { useMessages } from "@/settings/context";
@@ -21,8 +20,9 @@ import { Guarded, placeOf } from "@/ui/rights";
 import { SimpleTable } from "@/ui/simple-table";
 import { Failure, NotFound, Skeleton } from "@/ui/states";
 import { TimeMs } from "@/ui/time";
-import { useAction } from "@/ui/use-action";
+import { useUrlValue } from "@/ui/url-state";
 import { PoolBar } from "./pool-bar";
+import { PoolDeleteDialog } from "./pool-delete-dialog";
 import { PoolDialog } from "./pool-dialog";
 import { isOfPool, type OwnLimits, type Resource, rank, usageOf } from "./ranking";
 import { formulaOf, RankingTable } from "./ranking-table";
@@ -41,7 +41,7 @@ export function Component() {
         {query.isPending ? (
           <Skeleton lines={8} />
         ) : query.error ? (
-          <Failure error={query.error} />
+          <Failure error={query.error} onRetry={() => void query.refetch()} />
         ) : (
           <NotFound />
         )}
@@ -55,23 +55,11 @@ type ViewProps = { pool: Pool; title: string; updatedAt: number };
 
 function PoolView({ pool, title, updatedAt }: ViewProps) {
   const { pools: text } = useMessages();
-  const { act, ask } = useAction();
-  const navigate = useNavigate();
-  const [isEditing, setEditing] = useState(false);
+  const [shown, setShown] = useUrlValue("do");
+  const close = () => setShown(undefined);
   const business = useQuery(hostQuery(pool.host)).data?.business;
   const place = placeOf(pool.namespace, { host: pool.host, business });
   const limits = useOwnLimits(pool);
-  const [isSwitching, setSwitching] = useState(false);
-  const setDryRun = async (dry_run: boolean) => {
-    const { host, agent: _, usage: __, ...setting } = pool;
-    setSwitching(true);
-    await act(() => setPools({ hosts: [host], pools: [{ ...setting, dry_run }] }), ["pools"]);
-    setSwitching(false);
-  };
-  const remove = async () => {
-    await deletePool(pool.namespace, pool.id, [pool.host]);
-    await navigate("/pools");
-  };
   return (
     <Page
       title={title}
@@ -94,24 +82,15 @@ function PoolView({ pool, title, updatedAt }: ViewProps) {
                   size="small"
                   checked={pool.dry_run}
                   disabled={!isAllowed}
-                  loading={isSwitching}
                   aria-label={text.dryRun}
-                  onChange={(checked) => void setDryRun(checked)}
+                  onChange={() => setShown("dry-run")}
                 />
                 {text.dryRun}
               </span>
-              <Button disabled={!isAllowed} onClick={() => setEditing(true)}>
+              <Button disabled={!isAllowed} onClick={() => setShown("edit")}>
                 {text.edit}
               </Button>
-              <Button
-                danger
-                disabled={!isAllowed}
-                onClick={() =>
-                  ask({ title: text.deleteTitle(title), text: text.deleteText, yes: text.delete }, remove, [
-                    "pools",
-                  ])
-                }
-              >
+              <Button danger disabled={!isAllowed} onClick={() => setShown("delete")}>
                 {text.delete}
               </Button>
             </span>
@@ -124,7 +103,9 @@ function PoolView({ pool, title, updatedAt }: ViewProps) {
         <ResourcePanel pool={pool} resource="memory" limits={limits} />
       </div>
       <PoolHistory pool={pool} />
-      {isEditing && <PoolDialog pool={pool} onClose={() => setEditing(false)} />}
+      {shown === "edit" && <PoolDialog pool={pool} onClose={close} />}
+      {shown === "dry-run" && <PoolDialog pool={pool} wish={{ dry_run: !pool.dry_run }} onClose={close} />}
+      {shown === "delete" && <PoolDeleteDialog pool={pool} title={title} onClose={close} />}
     </Page>
   );
 }

@@ -1,5 +1,5 @@
 import { Button } from "antd";
-import { useCallback, useMemo, useState } from "react";
+import { useCallback, useMemo } from "react";
 import { Link, useNavigate } from "react-router";
 import { usePaged } from "@/api/paged";
 import { fetchPools, type Pool } from "@/api/server";
@@ -26,7 +26,7 @@ export function Component() {
   const navigate = useNavigate();
   const [namespace] = useUrlValue("namespace");
   const [host] = useUrlValue("host");
-  const [isSetting, setSetting] = useState(false);
+  const [shown, setShown] = useUrlValue("do");
   const filter = useMemo(
     () => ({ namespace: namespace || undefined, host: host || undefined }),
     [namespace, host],
@@ -54,7 +54,7 @@ export function Component() {
           />
           <Guarded need="limits">
             {(isAllowed) => (
-              <Button type="primary" disabled={!isAllowed} onClick={() => setSetting(true)}>
+              <Button type="primary" disabled={!isAllowed} onClick={() => setShown("set")}>
                 {text.set}
               </Button>
             )}
@@ -85,7 +85,7 @@ export function Component() {
           }
         />
       )}
-      {isSetting && <PoolDialog onClose={() => setSetting(false)} />}
+      {shown === "set" && <PoolDialog onClose={() => setShown(undefined)} />}
     </Page>
   );
 }

@@ -56,7 +56,7 @@ export function Component() {
   const number = useNumbers();
   const query = useQuery(processQuery(namespace, name));
   const [wanted, setTab] = useUrlValue("tab", "instances");
-  const tab: TabName = wanted in views ? (wanted as TabName) : "instances";
+  const tab: TabName = Object.hasOwn(views, wanted) ? (wanted as TabName) : "instances";
   const View = views[tab];
   const process = joinProcess(namespace, name);
   const instances = query.data ?? [];

@@ -43,7 +43,9 @@ export default function SpecTab({ process, instances }: TabProps) {
       {view === "form" && instance?.spec && <SpecView spec={instance.spec} />}
       {view === "json" && <JsonView value={instance?.spec} label={text.tab.spec} />}
       {view === "history" && history.isPending && <Skeleton />}
-      {view === "history" && history.error && <Failure error={history.error} />}
+      {view === "history" && history.error && !history.data && (
+        <Failure error={history.error} onRetry={() => void history.refetch()} />
+      )}
       {view === "history" && history.data && <SpecHistory revisions={history.data.revisions} />}
     </div>
   );

@@ -88,9 +88,11 @@ export default function Timeline({ process }: TabProps) {
         {operations.error && !operations.data ? (
           <span className="tone-warning">{text.timelineNoOperations}</span>
         ) : (
-          (operations.data?.length ?? 0) >= OPERATIONS_MAX && (
-            <span className="muted">{text.timelineCut(number(OPERATIONS_MAX))}</span>
-          )
+          <span className="muted">
+            {text.timelineOf}
+            {(operations.data?.length ?? 0) >= OPERATIONS_MAX &&
+              ` · ${text.timelineCut(number(OPERATIONS_MAX))}`}
+          </span>
         )}
         <span className="grow" />
         <ExportButton name="timeline" rows={lines} columns={["at_ms", "what", "host", "text", "output"]} />

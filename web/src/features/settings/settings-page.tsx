@@ -61,11 +61,11 @@ export function Component() {
 
 function ServerPanel() {
   const { settings: text } = useMessages();
-  const { data, error, isPending } = useQuery(serverQuery);
+  const { data, error, isPending, refetch } = useQuery(serverQuery);
   return (
     <Panel title={text.server}>
       {isPending && <Skeleton lines={2} />}
-      {error && !data && <Failure error={error} />}
+      {error && !data && <Failure error={error} onRetry={() => void refetch()} />}
       {data && (
         <Facts
           items={[
@@ -82,13 +82,13 @@ function ServerPanel() {
 function StoragePanel() {
   const { settings: text } = useMessages();
   const number = useNumbers();
-  const { data, error, isPending } = useQuery(storageQuery);
+  const { data, error, isPending, refetch } = useQuery(storageQuery);
   const sizes = data ? [`${text.total}: ${formatBytes(data.bytes)}`] : [];
   if (data?.free_bytes != null) sizes.push(`${formatBytes(data.free_bytes)} ${text.free}`);
   return (
     <Panel title={text.storage} extra={data && <span className="muted">{sizes.join(" · ")}</span>}>
       {isPending && <Skeleton lines={6} />}
-      {error && !data && <Failure error={error} />}
+      {error && !data && <Failure error={error} onRetry={() => void refetch()} />}
       {data && (
         <SimpleTable
           label={text.storage}

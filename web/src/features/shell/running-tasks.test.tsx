@@ -11,7 +11,7 @@ test("tasks that could not be loaded are not told as none", async () => {
   renderPage(<RunningTasks />);
 
   expect(
-    await screen.findByRole("button", { name: "Which tasks are under way could not be loaded" }),
+    await screen.findByRole("button", { name: "The tasks in progress could not be loaded" }),
   ).toBeTruthy();
 });
 
@@ -19,5 +19,5 @@ test("where there is none, it says so", async () => {
   fakeApi({ "GET /api/v1/tasks": () => ({ body: { tasks: [] } }) });
   renderPage(<RunningTasks />);
 
-  expect(await screen.findByRole("button", { name: "No task under way" })).toBeTruthy();
+  expect(await screen.findByRole("button", { name: "No task in progress" })).toBeTruthy();
 });

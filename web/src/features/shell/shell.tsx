@@ -3,6 +3,7 @@ import { useEffect } from "react";
 import { Navigate, Outlet, useLocation, useNavigation } from "react-router";
 import { onSignedOut } from "@/api/client";
 import { sessionQuery } from "@/api/session";
+import { watchOtherTabs } from "@/app/other-tabs";
 import { useMessages } from "@/settings/context";
 import { SessionProvider } from "@/ui/rights";
 import { Failure, Skeleton } from "@/ui/states";
@@ -19,7 +20,16 @@ export function Shell() {
   const session = useQuery(sessionQuery);
   const location = useLocation();
 
-  useEffect(() => onSignedOut(() => client.setQueryData(sessionQuery.queryKey, null)), [client]);
+  useEffect(() => watchOtherTabs(), []);
+  useEffect(
+    () =>
+      onSignedOut(() => {
+        client.setQueryData(sessionQuery.queryKey, null);
+        // What was read goes with the session that could read it.
+        client.removeQueries({ predicate: (query) => query.queryKey[0] !== sessionQuery.queryKey[0] });
+      }),
+    [client],
+  );
 
   if (session.isPending) return <Skeleton lines={8} />;
   if (session.data === null) {

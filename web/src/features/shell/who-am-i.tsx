@@ -2,6 +2,7 @@ import { App, Button } from "antd";
 import { useState } from "react";
 import { type OperationClass, operationClasses } from "@/api/access";
 import { signOut } from "@/api/session";
+import { tellOtherTabs } from "@/app/other-tabs";
 import { useMessages } from "@/settings/context";
 import { useSession } from "@/ui/rights";
 import { shellCommand } from "./commands";
@@ -24,6 +25,7 @@ export function WhoAmI() {
       void message.error({ key: "sign-out", content: shell.signOutFailed(why), duration: 10 });
       return;
     }
+    tellOtherTabs();
     // A new load of the page forgets everything that was read.
     location.assign("/sign-in");
   };

@@ -39,4 +39,22 @@ test("a link can lead only to this console", () => {
   expect(safeTarget("//evil.example")).toBe("/");
   expect(safeTarget("https://evil.example")).toBe("/");
   expect(safeTarget("/\\evil.example")).toBe("/");
+  expect(safeTarget("/\t/evil.example")).toBe("/");
+  expect(safeTarget("/\n\\evil.example")).toBe("/");
+  expect(safeTarget("/.//evil.example")).toBe("/");
+  expect(safeTarget("/tasks/..//evil.example")).toBe("/");
+  expect(safeTarget("javascript:alert(1)")).toBe("/");
+  expect(safeTarget("/hosts?state=online#x")).toBe("/hosts?state=online#x");
+});
+
+test("who signs in sees nothing that somebody else had read before", async () => {
+  fakeApi({ "POST /api/v1/session": () => ({ body: { user: "eve", allowed: [], csrf: "c" } }) });
+  const { client } = renderPage(<Component />, { path: "/sign-in" });
+  client.setQueryData(["hosts"], ["of an administrator"]);
+
+  await userEvent.type(screen.getByLabelText("Token"), "pt_1");
+  await userEvent.click(screen.getByRole("button", { name: "Sign in" }));
+
+  expect(await screen.findByText("elsewhere")).toBeTruthy();
+  expect(client.getQueryData(["hosts"])).toBeUndefined();
 });

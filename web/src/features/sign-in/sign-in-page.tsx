@@ -4,14 +4,21 @@ import { useEffect, useState } from "react";
 import { useNavigate, useSearchParams } from "react-router";
 import { ApiError } from "@/api/client";
 import { type Credentials, sessionQuery, signIn } from "@/api/session";
+import { tellOtherTabs } from "@/app/other-tabs";
 import { useMessages, useSettings } from "@/settings/context";
 import "./sign-in.css";
 
 type Fields = { token?: string; user?: string; password?: string };
 
-/** Only addresses of this console: a link must not lead elsewhere after the sign-in. */
+/**
+ * Only addresses of this console: a link must not lead elsewhere after the sign-in. A browser drops tabs and newlines
+ * from an address, takes a backslash for a slash and resolves dots, so what counts is what it would make of it.
+ */
 export function safeTarget(to: string | null): string {
-  return to?.startsWith("/") && !to.startsWith("//") && !to.startsWith("/\\") ? to : "/";
+  if (!to?.startsWith("/") || !URL.canParse(to, location.origin)) return "/";
+  const url = new URL(to, location.origin);
+  const path = url.pathname + url.search + url.hash;
+  return url.origin === location.origin && !path.startsWith("//") ? path : "/";
 }
 
 /** The one-time code of a link `/sign-in#link=CODE`, which is taken out of the address at once. */
@@ -38,7 +45,11 @@ export function Component() {
     setBusy(true);
     setError("");
     try {
-      client.setQueryData(sessionQuery.queryKey, await signIn(credentials));
+      const session = await signIn(credentials);
+      // What somebody else has read before is not for this one.
+      client.clear();
+      client.setQueryData(sessionQuery.queryKey, session);
+      tellOtherTabs();
       await navigate(safeTarget(params.get("to")), { replace: true });
     } catch (cause) {
       const isLink = "link" in credentials && cause instanceof ApiError && cause.status === 401;

@@ -87,7 +87,12 @@ function List({ webhooks }: { webhooks: Webhook[] }) {
               isMinor: true,
               render: (webhook) => webhook.namespace ?? common.all,
             },
-            { key: "format", title: text.column.format, isMinor: true, render: (webhook) => webhook.format },
+            {
+              key: "format",
+              title: text.column.format,
+              isMinor: true,
+              render: (webhook) => (webhook.format === "gse" ? text.gse : text.native),
+            },
             {
               key: "signed",
               title: text.column.signed,

@@ -2,7 +2,7 @@ export const hosts = {
   title: "Hosts",
   enrol: "Enrol hosts",
   emptyTitle: "No host has enrolled yet",
-  emptyText: "Make a join token and paste one line on each host.",
+  emptyText: "Create a join token and paste one line on each host.",
   filter: {
     search: "Address, host name or agent id",
     cloud: "Cloud area",
@@ -14,7 +14,7 @@ export const hosts = {
     away: "Away",
     unreachable: "Unreachable",
     cordoned: "In maintenance",
-    awaits_approval: "Waits for approval",
+    awaits_approval: "Waiting for approval",
     revoked: "Revoked",
   },
   returning: "Returning",
@@ -25,7 +25,7 @@ export const hosts = {
     end: "End maintenance",
     endText: "The host takes starts again, and its events reach the webhooks again.",
     effect:
-      "Starts, restarts and manages are refused here; its processes stay supervised, its alarms are muted.",
+      "Starts, restarts and manage operations are refused here; its processes stay supervised and its alerts are muted.",
     reason: "Reason",
     span: "For",
     by: (name: string) => `by ${name}`,
@@ -52,7 +52,7 @@ export const hosts = {
     cpus: "CPUs",
     memory: "Memory",
     clock: "Clock",
-    certificate: "Certificate ends",
+    certificate: "Certificate expires",
     version: "Agent version",
   },
   counts: (online: string, away: string) => `${online} online, ${away} away`,
@@ -86,6 +86,8 @@ export const hosts = {
   revokeText:
     "The agent's session ends at once and it cannot come back until it is enrolled anew. Its processes keep running.",
   revokeDo: "Revoke",
+  concerns: (total: string, running: string) =>
+    `Registered here: ${total} ${total === "1" ? "process" : "processes"}, ${running} running.`,
   remove: "Remove the host…",
   removeText: "The host is removed with its registrations. Its processes keep running, without supervision.",
   removeDo: "Remove",

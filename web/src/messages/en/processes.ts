@@ -69,12 +69,6 @@ export const process = {
   copies: (n: string) => `${n} instances on each host`,
   notRegistered: "This process is not registered on any host that you may read.",
   unregister: "Unregister",
-  unregisterTitle: (name: string) => `Unregister ${name}?`,
-  unregisterText: (n: string) =>
-    `It will no longer be supervised on ${n} hosts. If it runs there, it keeps running.`,
-  unregisterNow: (running: string, away: string) =>
-    `It runs on ${running} of them now; ${away} are away and hear of it when they are back.`,
-  unregisterOn: (n: string) => `Unregister on ${n} ${n === "1" ? "host" : "hosts"}`,
   unregistered: "Unregistered",
   instance: {
     fds: "Open files",

@@ -24,7 +24,7 @@ export const register = {
     policy: "Supervision",
     limits: "Limits",
     health: "Health check",
-    further: "Further",
+    further: "Other",
   },
   field: {
     namespace: {
@@ -58,7 +58,7 @@ export const register = {
     },
     stop_cmd: { label: "Stop", help: "Ends the program. Without it, the process gets SIGTERM." },
     restart_cmd: { label: "Restart", help: "Without it, a restart is a stop and a start." },
-    reload_cmd: { label: "Reload", help: "Makes the program read its configuration anew." },
+    reload_cmd: { label: "Reload", help: "Makes the program read its configuration again." },
     kill_cmd: { label: "Kill", help: "Without it, the process gets SIGKILL." },
     version_cmd: { label: "Version", help: "Prints the version, which lists then show." },
     health_cmd: {
@@ -67,7 +67,7 @@ export const register = {
     },
     auto_type: {
       label: "Lifetime",
-      help: "Resident: is to run always and is started again when it dies. Periodic: runs by the clock. One-off: runs when it is started.",
+      help: "Resident: always runs and is started again when it dies. Periodic: runs on a schedule. One-off: runs when it is started.",
     },
     crontab_rule: {
       label: "Schedule",
@@ -79,38 +79,38 @@ export const register = {
     },
     instance_num: {
       label: "Instances",
-      help: "So many copies on each host, told apart by {instance} in the pid file's path.",
+      help: "Number of copies on each host, told apart by {instance} in the pid file's path.",
     },
     start_check_secs: {
       label: "Must live for (s)",
-      help: "A start counts as successful when the process is alive after so many seconds.",
+      help: "A start counts as successful when the process is alive after this many seconds.",
     },
     stop_check_secs: {
       label: "May take to stop (s)",
-      help: "A stop counts as failed when the process is still alive after so many seconds.",
+      help: "A stop counts as failed when the process is still alive after this many seconds.",
     },
     op_timeout: { label: "Command timeout (s)", help: "A command that takes longer is killed." },
     start_retries: {
       label: "Restarts in a row",
-      help: "After so many failed restarts the agent gives up and says so in an event.",
+      help: "After this many failed restarts the agent gives up and says so in an event.",
     },
     start_interval: { label: "Between restarts (s)", help: "Seconds between two restarts." },
     cpu: {
       label: "CPU (%)",
-      help: "Of the whole host, the process with all its descendants. Above it, it is ended and started again later. Empty: no limit.",
+      help: "Share of the whole host, for the process with all its descendants. Above it, the process is evicted and started again later. Empty: no limit.",
     },
     mem: {
       label: "Memory (%)",
-      help: "Of the whole host. Above it, it is ended and started again later. Empty: no limit.",
+      help: "Share of the whole host. Above it, the process is evicted and started again later. Empty: no limit.",
     },
     fd: { label: "Open files", help: "More than this gives a warning event. Empty: no limit." },
     interval_secs: { label: "Interval (s)", help: "Seconds between two runs of the health command." },
     timeout_secs: { label: "Timeout (s)", help: "A health command that takes longer has failed." },
-    failures: { label: "Failures", help: "So many in a row make the process unhealthy." },
-    grace_secs: { label: "Grace (s)", help: "After a start nothing is asked for so long." },
+    failures: { label: "Failures", help: "This many in a row make the process unhealthy." },
+    grace_secs: { label: "Grace (s)", help: "No health checks for this long after a start." },
     configmap: {
       label: "Configuration files",
-      help: "A file a line, its path and its md5; without one it only has to be there. A file that differs gives an event.",
+      help: "One file per line: its path and its md5. Without an md5 the file only has to exist. A file that differs raises an event.",
     },
     report_id: {
       label: "Data id",

@@ -3,7 +3,7 @@ export const signIn = {
   withToken: "User token",
   withPassword: "Password",
   token: "Token",
-  tokenHelp: "A token of your own, pt_…; an administrator makes one under Access → Users, or with",
+  tokenHelp: "A token of your own, pt_…; an administrator creates one under Access → Users, or with",
   user: "User name",
   password: "Password",
   submit: "Sign in",

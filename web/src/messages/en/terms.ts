@@ -26,10 +26,10 @@ export const terms = {
   operationHelp: {
     start: "Runs the start command and supervises the process from then on.",
     stop: "Runs the stop command. The process stays stopped.",
-    restart: "Ends the present life and starts a new one.",
+    restart: "Stops the process and starts it again.",
     reload: "Runs the reload command; the process keeps running.",
     kill: "Kills the process at once. The process stays stopped.",
-    manage: "Supervises the process from now on, and starts it if it does not run.",
+    manage: "Supervises the process from now on, and starts it if it is not running.",
     release: "Ends supervision; the process keeps running.",
     status: "Asks the agents how the processes are. Changes nothing.",
   },

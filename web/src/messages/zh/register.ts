@@ -29,7 +29,7 @@ export const register: Messages["register"] = {
     further: "其他",
   },
   field: {
-    namespace: { label: "命名空间", help: "所属分组，通常是一个产品。权限和资源池以此划分。" },
+    namespace: { label: "命名空间", help: "所属分组，通常是一个产品。权限和进程组以此划分。" },
     name: { label: "名称", help: "在命名空间内的名称，1 到 128 个字符，不含“:”。" },
     labels: { label: "标签", help: "key=value，用逗号分隔。操作可以按标签选择。" },
     hosts: { label: "主机", help: "注册到哪些主机：IP（云区域 0）或 云区域:IP，用空格或逗号分隔。" },
