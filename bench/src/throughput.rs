@@ -100,6 +100,7 @@ fn task(id: TaskId, key: &ProcessKey, agent: &AgentId) -> NewTask {
             carried: false,
             register: false,
             time_limit_ms: 10_000,
+            wait_ms: 0,
         }],
         targets: vec![Target {
             item: 0,

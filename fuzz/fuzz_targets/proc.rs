@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use proctor_host::fuzz::{Place, cgroup_path, cgroup_places, numbers, stat};
+use proctor_host::fuzz::{ParentCgroup, cgroup_path, cgroup_parents, numbers, stat};
 
 const DEPTH_MAX: usize = 16;
 
@@ -58,21 +58,21 @@ fn cgroups(text: &str) {
     let mut parts = text.splitn(3, '\0');
     let (mounts, ours, init) =
         (parts.next().unwrap_or_default(), parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    let places = cgroup_places(mounts, ours, init);
+    let parents = cgroup_parents(mounts, ours, init);
     // A line can be a mount of one of two kinds, and be found by four names.
-    assert!(places.len() <= mounts.lines().count() * 4 * DEPTH_MAX, "{} places", places.len());
-    for place in places {
-        check(&place, ours);
+    assert!(parents.len() <= mounts.lines().count() * 4 * DEPTH_MAX, "{} parents", parents.len());
+    for parent in parents {
+        check(&parent, ours);
     }
 }
 
-/// A place is our own cgroup or above it, and not reached by a way out of it.
-fn check(place: &Place, ours: &str) {
-    let path = cgroup_path(ours, &place.selector).expect("a place comes from a path of ours");
+/// A parent is our own cgroup or above it, and not reached by a way out of it.
+fn check(parent: &ParentCgroup, ours: &str) {
+    let path = cgroup_path(ours, &parent.selector).expect("a parent comes from a path of ours");
     let parts = |text: &str| text.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect::<Vec<_>>();
-    let (ours, above) = (parts(path), parts(&place.path));
+    let (ours, above) = (parts(path), parts(&parent.path));
 
-    assert!(ours.starts_with(&above), "{place:?} is not above {path}");
-    assert!(!above.iter().any(|part| part == ".."), "{place:?}");
-    assert!(!place.is_own || ours == above, "{place:?} is not {path}");
+    assert!(ours.starts_with(&above), "{parent:?} is not above {path}");
+    assert!(!above.iter().any(|part| part == ".."), "{parent:?}");
+    assert!(!parent.is_own || ours == above, "{parent:?} is not {path}");
 }

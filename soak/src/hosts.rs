@@ -11,10 +11,12 @@ use proctor_testkit::{
 use serde_json::json;
 
 use crate::Arguments;
-use crate::judge::{Seen, Usage, judge, mebibytes, watch_server};
+use crate::judge::{Seen, Usage, at_most, judge, mebibytes, watch_server};
 
 const IP: &str = "127.0.0.1";
 const SERVER_BYTES_MAX: u64 = 1 << 30;
+/// Of one core, while 10,000 processes crash every ten seconds.
+const SERVER_CORES_MAX: f64 = 0.5;
 
 /// The server's wall clock is what this file says.
 struct ServerClock {
@@ -120,12 +122,14 @@ pub(crate) async fn crash_loops(arguments: &Arguments) -> Result<Seen> {
     let (begun, before) = (Instant::now(), fleet.server.program.cpu_time().context("the server runs")?);
     watch_server(&fleet, &mut usage, arguments.scaled(120).max(Duration::from_secs(2 * PERIOD_SECS))).await;
     let busy = fleet.server.program.cpu_time().context("the server runs")?.saturating_sub(before);
+    let cores = busy.as_secs_f64() / begun.elapsed().as_secs_f64();
     seen.add(format!(
         "{PROCESSES} processes on each of {agents} agents crashed every {PERIOD_SECS} s: server used {:.0} % of a core, at \
          most {}",
-        100.0 * busy.as_secs_f64() / begun.elapsed().as_secs_f64(),
+        100.0 * cores,
         mebibytes(usage.peak())
     ));
+    at_most("cores of the server", Some(cores), SERVER_CORES_MAX)?;
     let mut history = load.finish().await?;
     let mut of_start = History { answers: vec![Answer { key, task }], ..History::default() };
     read_until_final(&api, &mut of_start).await?;

@@ -1,12 +1,13 @@
 //! Faults that take minutes, against real programs: each scenario ends with a line that says whether it passed and what
 //! was seen. Run with `make soak`; see docs/faults.md. Needs root, and nft, ip, tc and faketime.
 //!
-//! Promised: everything that a scenario starts is gone at its end. Absent: limits on speed, which depend on the machine;
-//! what was measured is printed.
+//! Promised: everything that a scenario starts is gone at its end; each scenario has judgements that can fail (see `judge`).
+//! Absent: limits on speed that docs/faults.md does not name; what was measured is printed.
 
 mod hosts;
 mod judge;
 mod network;
+mod relays;
 mod servers;
 
 use std::time::Duration;
@@ -62,6 +63,10 @@ enum Scenario {
     Resets,
     /// 18: all agents come back to a restarted server
     ReconnectStorm,
+    /// 20: one of two relays is killed
+    RelayKilled,
+    /// 21: both relays are gone for five minutes
+    RelaysGone,
     /// 28: the server's clock jumps during a rolling task
     ClockJump,
     /// 35: processes that crash again and again on every agent
@@ -101,6 +106,8 @@ async fn run(scenario: Scenario, arguments: &Arguments) -> Result<Seen> {
         Scenario::HalfOpen => network::half_open(arguments).await,
         Scenario::Resets => servers::resets(arguments).await,
         Scenario::ReconnectStorm => servers::reconnect_storm(arguments).await,
+        Scenario::RelayKilled => relays::killed(arguments).await,
+        Scenario::RelaysGone => relays::gone(arguments).await,
         Scenario::ClockJump => hosts::clock_jump(arguments).await,
         Scenario::CrashLoops => hosts::crash_loops(arguments).await,
     }

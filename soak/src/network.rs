@@ -8,9 +8,15 @@ use anyhow::{Context, Result, ensure};
 use proctor_testkit::{Agent, Fleet, HANDLING, Marked, NetworkNamespace, Setup, eventually};
 
 use crate::Arguments;
-use crate::judge::{Seen, judge};
+use crate::judge::{Seen, at_most, judge, p99};
 
 const IP: &str = "127.0.0.1";
+/// What loss may cost.
+const LOSS_FACTOR_MAX: u32 = 5;
+/// TCP waits at least so long for a lost packet, however quick an operation is otherwise.
+const BASELINE_MIN: Duration = Duration::from_millis(200);
+/// Beside large outputs on a line of 64 kbit/s.
+const SLOW_P99_MAX: Duration = Duration::from_secs(5);
 
 struct World {
     marked: Marked,
@@ -45,8 +51,7 @@ impl World {
         while Instant::now() < until || took.len() < 5 {
             took.push(self.operate("true").await?);
         }
-        took.sort_unstable();
-        Ok(Latencies(took))
+        Ok(Latencies::of(took))
     }
 
     /// How often the agent was said to be offline.
@@ -71,6 +76,13 @@ impl World {
 
 /// In order.
 struct Latencies(Vec<Duration>);
+
+impl Latencies {
+    fn of(mut took: Vec<Duration>) -> Self {
+        took.sort_unstable();
+        Self(took)
+    }
+}
 
 impl std::fmt::Display for Latencies {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -123,6 +135,8 @@ pub(crate) async fn packet_loss(arguments: &Arguments) -> Result<Seen> {
     let flaps = world.flaps().await?;
     seen.add(format!("without loss {without}; with 5 % lost both ways {with}; {flaps} sessions lost"));
     ensure!(flaps == 0, "{flaps} sessions were lost");
+    let baseline = p99(&without.0).context("nothing was measured without loss")?;
+    at_most("p99 with loss", p99(&with.0), LOSS_FACTOR_MAX * baseline.max(BASELINE_MIN))?;
     world.settle(&mut seen).await?;
     Ok(seen)
 }
@@ -147,10 +161,11 @@ pub(crate) async fn slow_link(arguments: &Arguments) -> Result<Seen> {
         took.push(world.operate("true").await?);
         world.fleet.until_final(&last).await;
     }
-    took.sort_unstable();
     let flaps = world.flaps().await?;
-    seen.add(format!("{uploads} outputs of 8 KiB over 64 kbit/s, operations beside them {}", Latencies(took)));
+    let took = Latencies::of(took);
+    seen.add(format!("{uploads} outputs of 8 KiB over 64 kbit/s, operations beside them {took}"));
     ensure!(flaps == 0, "{flaps} sessions were lost");
+    at_most("p99 of operations", p99(&took.0), SLOW_P99_MAX)?;
     let (history, codes) = bulk.finish(&world.fleet).await?;
     ensure!(codes.iter().all(|code| *code == 0), "outputs ended with {codes:?}");
     judge(&history, &mut seen)?;

@@ -140,7 +140,7 @@ async fn a_server_starts_from_its_file_and_a_hang_up_applies_what_can_change() {
             .then_some(())
     })
     .await;
-    assert!(server.log().contains("it needs a restart key=\"concurrency_limit\""), "{}", server.log());
+    assert!(server.log().contains("changed setting needs a restart key=\"concurrency_limit\""), "{}", server.log());
 
     write_config(&file, port, &data, "rate_limt = 1\n");
     hang_up();

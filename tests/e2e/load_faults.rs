@@ -106,6 +106,6 @@ async fn starts_and_stops_of_two_clients_at_once_follow_one_another() {
     assert!(lines.chunks(2).all(|pair| pair[0] == "begin" && pair[1].starts_with("end ")), "{order}");
     // Alternately, because a start of what runs and a stop of what does not are refused without a command.
     let commands: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("end ")).collect();
-    assert!(commands.iter().enumerate().all(|(place, command)| *command == ["start", "stop"][place % 2]), "{order}");
+    assert!(commands.iter().enumerate().all(|(index, command)| *command == ["start", "stop"][index % 2]), "{order}");
     assert_eq!(subject.copies().len(), usize::from(commands.last() == Some(&"start")), "{order}");
 }

@@ -31,7 +31,9 @@ mod native;
 mod operations;
 mod owner;
 mod relay;
+mod resync;
 mod rolling_kills;
+mod rotation;
 mod scenarios;
 mod signed;
 mod slow_link;
@@ -40,6 +42,7 @@ mod swarm;
 #[cfg(feature = "otel")]
 mod traces;
 mod upgrade;
+mod waiting;
 mod words;
 
 use proctor_testkit::Fleet;

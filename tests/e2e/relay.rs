@@ -1,81 +1,17 @@
 //! Agents behind relays: real programs, with relays that are killed in the middle.
 
-use std::path::PathBuf;
-
-use proctor_testkit::{Fleet, Program, Subject, eventually, free_port, run_proctor};
+use proctor_testkit::{Fleet, Program, Relays, Subject, eventually, run_proctor};
 use serde_json::{Value, json};
 
 use crate::{code, hosts};
 
 const IP: &str = "127.0.0.1";
 
-/// Relays of cloud area 0, which is that of the other tests too.
-struct Relays {
-    programs: Vec<Program>,
-    ports: Vec<u16>,
-    arguments: Vec<Vec<String>>,
-    dir: PathBuf,
-}
-
-impl Relays {
-    async fn start(fleet: &Fleet, count: usize) -> Self {
-        let data = fleet.dir().join("data").display().to_string();
-        let uses = count.to_string();
-        let create = ["token", "create", "--relay", "--cloud-id", "0", "--uses", &uses, "--data-dir", &data];
-        let token = run_proctor(&create).unwrap();
-        let mut relays =
-            Self { programs: Vec::new(), ports: Vec::new(), arguments: Vec::new(), dir: fleet.dir().to_owned() };
-        for index in 0..count {
-            let port = free_port();
-            let own = [
-                "relay".to_owned(),
-                "--upstream".to_owned(),
-                format!("127.0.0.1:{}", fleet.server.link),
-                "--listen".to_owned(),
-                format!("127.0.0.1:{port}"),
-                "--cloud-id".to_owned(),
-                "0".to_owned(),
-                "--state-dir".to_owned(),
-                fleet.dir().join(format!("relay-{index}")).display().to_string(),
-            ];
-            let mut first = own.to_vec();
-            first.extend(["--token".to_owned(), token.clone()]);
-            relays.programs.push(Program::start("proctor", &first, &relays.log(index)).unwrap());
-            relays.ports.push(port);
-            relays.arguments.push(own.to_vec());
-        }
-        relays.until_connected(fleet, count).await;
-        relays
-    }
-
-    fn log(&self, index: usize) -> PathBuf {
-        self.dir.join(format!("relay-{index}.log"))
-    }
-
-    async fn until_connected(&self, fleet: &Fleet, count: usize) {
-        eventually("the relays are connected", || async {
-            let relays = fleet.get("/api/v1/relays").await.ok()?;
-            let connected = |relay: &&Value| relay["connected"] == true;
-            (relays["relays"].as_array()?.iter().filter(connected).count() == count).then_some(())
-        })
-        .await;
-    }
-
-    /// The same command again, without a token.
-    fn restart(&mut self, index: usize) {
-        self.programs[index] = Program::start("proctor", &self.arguments[index], &self.log(index)).unwrap();
-    }
-
-    fn endpoints(&self) -> String {
-        self.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",")
-    }
-
-    /// The one that carries the agent now, by what the agent says.
-    fn used_by(&self, agent: &Program) -> usize {
-        let log = agent.log();
-        let last = log.lines().rfind(|line| line.contains(": connected")).expect("it has connected").to_owned();
-        self.ports.iter().position(|port| last.contains(&format!(":{port}"))).expect("through a relay")
-    }
+/// The one that carries the agent now, by what the agent says.
+fn used_by(relays: &Relays, agent: &Program) -> usize {
+    let log = agent.log();
+    let last = log.lines().rfind(|line| line.contains(": connected")).expect("it has connected").to_owned();
+    relays.ports.iter().position(|port| last.contains(&format!(":{port}"))).expect("through a relay")
 }
 
 async fn agent(fleet: &Fleet, relays: &Relays) -> Program {
@@ -103,7 +39,7 @@ fn operation(subject: &Subject, op_type: u32) -> Value {
 #[tokio::test]
 async fn an_agent_works_through_a_relay_and_moves_to_another_when_that_is_killed() {
     let fleet = Fleet::start().await.unwrap();
-    let mut relays = Relays::start(&fleet, 2).await;
+    let mut relays = Relays::start(&fleet, 2).await.unwrap();
     let agent = agent(&fleet, &relays).await;
     let subject = Subject::new(fleet.dir(), "moved").unwrap();
     let gate = subject.dir.join("gate");
@@ -116,10 +52,10 @@ async fn an_agent_works_through_a_relay_and_moves_to_another_when_that_is_killed
     let submitted = fleet.gse("operate_proc", &operation(&subject, 0)).await.unwrap();
     let task = submitted["data"]["task_id"].as_str().unwrap().to_owned();
     eventually("the command runs", || async { (subject.starts() == 1).then_some(()) }).await;
-    let used = relays.used_by(&agent);
+    let used = used_by(&relays, &agent);
     relays.programs[used].kill();
     eventually("the agent has a session through the other one", || async {
-        (relays.used_by(&agent) != used).then_some(())
+        (used_by(&relays, &agent) != used).then_some(())
     })
     .await;
     std::fs::write(&gate, "").unwrap();
@@ -134,7 +70,7 @@ async fn an_agent_works_through_a_relay_and_moves_to_another_when_that_is_killed
 #[tokio::test]
 async fn without_its_relays_an_area_is_unreachable_and_not_down() {
     let fleet = Fleet::start().await.unwrap();
-    let mut relays = Relays::start(&fleet, 1).await;
+    let mut relays = Relays::start(&fleet, 1).await.unwrap();
     let _agent = agent(&fleet, &relays).await;
     let subject = Subject::new(fleet.dir(), "cut_off").unwrap();
     register(&fleet, &subject, &subject.start_cmd()).await;
@@ -152,7 +88,7 @@ async fn without_its_relays_an_area_is_unreachable_and_not_down() {
     let events = fleet.get("/api/v1/events").await.unwrap().to_string();
     assert!(!events.contains("agent_offline"), "{events}");
 
-    relays.restart(0);
+    relays.restart(0).unwrap();
     fleet.until_online(IP, true).await;
     let rows = fleet.operate("operate_proc", &operation(&subject, 0)).await.unwrap();
     assert_eq!(code(&rows, IP, "cut_off"), 0, "{rows}");
@@ -162,27 +98,22 @@ async fn without_its_relays_an_area_is_unreachable_and_not_down() {
 async fn agents_of_a_relay_that_is_told_to_stop_move_and_nobody_is_called_offline() {
     const AGENTS: usize = 60;
     let fleet = Fleet::start().await.unwrap();
-    let mut relays = Relays::start(&fleet, 2).await;
+    let mut relays = Relays::start(&fleet, 2).await.unwrap();
     let data = fleet.dir().join("data").display().to_string();
     let token = run_proctor(&["token", "create", "--uses", &AGENTS.to_string(), "--data-dir", &data]).unwrap();
     let (endpoints, count) = (relays.endpoints(), AGENTS.to_string());
     let arguments = ["swarm", "--token", &token, "--agents", &count, "--via-relay", &endpoints];
     let log = fleet.dir().join("swarm.log");
     let mut swarm = Program::start("proctor", &arguments.map(str::to_owned), &log).unwrap();
-    let carried = || async {
-        let relays = fleet.get("/api/v1/relays").await.ok()?;
-        let carried = |relay: &Value| relay["agents"].as_u64().unwrap_or(0);
-        Some(relays["relays"].as_array()?.iter().map(carried).collect::<Vec<_>>())
-    };
     eventually("both relays carry agents, and all together", || async {
-        let carried = carried().await?;
+        let carried = relays.carried(&fleet).await?;
         (carried.iter().all(|count| *count > 0) && carried.iter().sum::<u64>() == AGENTS as u64).then_some(())
     })
     .await;
 
     assert!(relays.programs[0].terminate().unwrap().success());
     eventually("the other one carries all of them", || async {
-        let (carried, hosts) = (carried().await?, fleet.get("/api/v1/hosts?limit=100").await.ok()?);
+        let (carried, hosts) = (relays.carried(&fleet).await?, fleet.get("/api/v1/hosts?limit=100").await.ok()?);
         let online = hosts["hosts"].as_array()?.iter().filter(|host| host["online"] == true).count();
         (carried.contains(&(AGENTS as u64)) && online == AGENTS).then_some(())
     })
@@ -196,7 +127,7 @@ async fn agents_of_a_relay_that_is_told_to_stop_move_and_nobody_is_called_offlin
 #[tokio::test]
 async fn a_swarm_is_spread_over_all_relays() {
     let fleet = Fleet::start().await.unwrap();
-    let relays = Relays::start(&fleet, 2).await;
+    let relays = Relays::start(&fleet, 2).await.unwrap();
     let data = fleet.dir().join("data").display().to_string();
     let token = run_proctor(&["token", "create", "--uses", "6", "--data-dir", &data]).unwrap();
     let endpoints = relays.endpoints();

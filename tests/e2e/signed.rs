@@ -198,6 +198,7 @@ fn welcome(shared: &Shared, mode: Mode, hello: &FromAgent) -> FromServer {
             beat_interval_ms: 5_000,
             server_time_ms,
             signed_reports: false,
+            state_known: false,
             hello: HelloTerms { boot, nonce, seen_generation: *seen_generation, seen_epoch: *seen_epoch },
         };
         let now = jiff::Timestamp::from_millisecond(server_time_ms).unwrap();
@@ -205,7 +206,7 @@ fn welcome(shared: &Shared, mode: Mode, hello: &FromAgent) -> FromServer {
         let (proof, _) = signed_welcome(&own, &terms).unwrap();
         WelcomeProof { signer_der: shared.signer_der.lock().clone(), ..proof }
     });
-    FromServer::Welcome { epoch, beat_interval, server_time_ms, proof }
+    FromServer::Welcome { epoch, beat_interval, server_time_ms, proof, state_known: false }
 }
 
 async fn register(fleet: &Fleet, dir: &Path, name: &str) -> Subject {

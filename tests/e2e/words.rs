@@ -74,7 +74,7 @@ async fn authority(fleet: &Fleet) -> Authority {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_whose_certificate_has_expired_says_so_before_it_tries() {
+async fn an_agent_whose_certificate_has_expired_says_so_and_what_lets_it_back() {
     let fleet = Fleet::start().await.unwrap();
     let mut agent = fleet.agent(IP).await.unwrap();
     agent.program.kill();
@@ -96,13 +96,13 @@ async fn an_agent_whose_certificate_has_expired_says_so_before_it_tries() {
     })
     .await;
     let words = format!(
-        "this agent's certificate expired at {expired_at}: check the clock; else remove identity/certificate.pem from \
-         the state directory and start the agent with a join token (it keeps its key and its host)"
+        "this agent's certificate expired at {expired_at} (check the clock), and it got no new one: the certificate of \
+         host 0:{IP} has expired: an operator lets it come back with `proctor hosts approve 0:{IP}`"
     );
     assert!(line.contains(&words), "{line}");
-    assert!(!fleet.server.program.log().contains("TLS handshake failed"), "it did not even try");
+    assert!(!fleet.server.program.log().contains("TLS handshake failed"), "it does not try with that certificate");
 
-    // And what it says to do helps.
+    // A join token helps, too.
     agent.program.kill();
     std::fs::remove_file(identity.join("certificate.pem")).unwrap();
     let _again = fleet.agent(IP).await.unwrap();
@@ -139,7 +139,7 @@ async fn an_agent_with_a_mistyped_token_ends_and_says_what_to_do_and_so_does_the
         (&secret, unknown),
         (
             &fingerprint,
-            "has another authority than the join token names: was the token mistyped, or made by another server?",
+            "has another authority than the join token names: was the token mistyped, made by another server, or made before its authority was replaced?",
         ),
         (&cut, "it must have four parts with '.' between them: PT1.ID.SECRET.FINGERPRINT"),
     ] {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use proctor_testkit::Fleet;
 use serde_json::{Value, json};
 
-use super::stage::ip;
+use super::stage::{Cpu, Stage, ip};
 use crate::server::call;
 
 const SUBMIT: &str = "/api/v2/proc/operate_proc_multi/";
@@ -16,6 +16,8 @@ const RESTART: u8 = 7;
 const POLL: Duration = Duration::from_millis(10);
 /// Seconds that a command may take, long enough for a fleet that comes back from a restart of the server meanwhile.
 const OPERATION_SECS: u32 = 300;
+/// After the last outcome: by then agents have heard that theirs are stored, and what they reported meanwhile is.
+const SETTLE: Duration = Duration::from_secs(1);
 const ROUND_WITHIN: Duration = Duration::from_secs(300);
 
 /// The request, made once.
@@ -32,6 +34,8 @@ pub(super) struct Round {
     pub(super) submitted: Duration,
     /// Until every outcome is stored, as a poll shows.
     pub(super) total: Duration,
+    /// CPU time of all programs, what follows the last outcome included.
+    pub(super) cpu: Cpu,
 }
 
 /// A task, as the native API sums it up.
@@ -62,14 +66,17 @@ impl Operation {
         Ok((took, answer["data"]["task_id"].as_str().context("a task id")?.to_owned()))
     }
 
-    pub(super) async fn round(&self, fleet: &Fleet) -> Result<Round> {
-        let begun = Instant::now();
+    pub(super) async fn round(&self, stage: &Stage) -> Result<Round> {
+        let fleet = &stage.fleet;
+        let (cpu, begun) = (stage.cpu()?, Instant::now());
         let (submitted, task) = self.submit(fleet).await?;
         let progress = until_final(fleet, &task).await?;
         let total = begun.elapsed();
+        tokio::time::sleep(SETTLE).await;
+        let cpu = stage.cpu()?.since(cpu);
         ensure!(progress.succeeded == self.agents, "an operation ended with {progress:?}");
         self.check_rows(fleet, &task).await?;
-        Ok(Round { submitted, total })
+        Ok(Round { submitted, total, cpu })
     }
 
     /// Every agent has its row, with success.

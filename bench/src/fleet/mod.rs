@@ -146,12 +146,12 @@ async fn fan_out(
         }
     };
     // Registers the process everywhere; the rounds find it registered.
-    operation.round(&stage.fleet).await?;
+    operation.round(stage).await?;
     if let Some(nats) = &mut nats {
         nats.round().await?;
     }
     for _ in 0..options.rounds {
-        figures.rounds.push(operation.round(&stage.fleet).await?);
+        figures.rounds.push(operation.round(stage).await?);
         if let Some(nats) = &mut nats {
             figures.nats.push(nats.round().await?);
         }

@@ -6,7 +6,7 @@ use super::crash::{BusyKill, QuietKill};
 use super::fan_out::Round;
 use super::idle::Idle;
 use super::prober::Probes;
-use super::stage::Plan;
+use super::stage::{Cpu, Plan};
 use super::swarm_report::SwarmReport;
 use crate::figures::{Table, millis, quantile, ratio};
 
@@ -51,6 +51,7 @@ impl Figures {
 pub(super) struct Tables {
     idle: Table,
     fan_out: Table,
+    fan_out_cpu: Table,
     kills: Table,
     checks: Table,
 }
@@ -76,6 +77,10 @@ impl Tables {
             fan_out: Table::new(
                 "Operation on all agents, from the request until all outcomes are stored; p95 at most 2 s, 1.5 × NATS",
                 &["", "agents", "rounds", "task durable", "median", "p95", "longest", "median × NATS", "p95 × NATS"],
+            ),
+            fan_out_cpu: Table::new(
+                "CPU time of an operation for each agent, median of the rounds",
+                &["agents", "server", "swarms", "relays", "all"],
             ),
             kills: Table::new(
                 "Server killed and started again; all back within 120 s, no false offline, API p99 below 1 s",
@@ -130,7 +135,7 @@ impl Tables {
     }
 
     pub(super) fn finish(self) -> Vec<Table> {
-        let all = [self.idle, self.fan_out, self.kills, self.checks];
+        let all = [self.idle, self.fan_out, self.fan_out_cpu, self.kills, self.checks];
         all.into_iter().filter(|table| !table.rows.is_empty() || !table.notes.is_empty()).map(Table::finish).collect()
     }
 
@@ -179,6 +184,17 @@ impl Tables {
             let name = "NATS, no TLS, nothing stored".to_owned();
             self.fan_out.row([name, run.agents(), rounds, none(), median, p95, longest, none(), none()]);
         }
+        let of_each = |part: fn(&Cpu) -> Duration| {
+            let samples: Vec<Duration> = run.rounds.iter().map(|round| part(&round.cpu)).collect();
+            micros(quantile(&samples, 0.5).div_f64(run.plan.agents as f64))
+        };
+        self.fan_out_cpu.row([
+            run.agents(),
+            of_each(|cpu| cpu.server),
+            of_each(|cpu| cpu.swarms),
+            if run.plan.relays > 0 { of_each(|cpu| cpu.relays) } else { String::new() },
+            of_each(|cpu| cpu.server + cpu.swarms + cpu.relays),
+        ]);
     }
 
     fn add_kills(&mut self, run: &Figures) {
@@ -213,6 +229,10 @@ impl Tables {
 
 fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
+}
+
+fn micros(time: Duration) -> String {
+    format!("{:.0} µs", time.as_secs_f64() * 1e6)
 }
 
 fn kibibytes(bytes: u64, agents: usize) -> String {
@@ -258,7 +278,11 @@ mod tests {
         };
         Figures {
             idle: Some(idle),
-            rounds: vec![Round { submitted: second / 10, total: second * 3 }],
+            rounds: vec![Round {
+                submitted: second / 10,
+                total: second * 3,
+                cpu: Cpu { server: second / 10, swarms: second / 20, relays: Duration::ZERO },
+            }],
             nats: vec![second * 2],
             quiet: Some(quiet),
             busy: Some(busy),
@@ -278,6 +302,7 @@ mod tests {
             "| 1000 | 5.0 s | 20.0 KiB |  | 2.0 % | 2.00 ms | 0.50 ms | 20.00 ms | 50.00 ms |",
             "| Proctor | 1000 | 1 | 100 ms | 3000 ms | 3000 ms | 3000 ms | 1.50 | 1.50 |",
             "| NATS, no TLS, nothing stored | 1000 | 1 |  | 2000 ms |",
+            "| 1000 | 100 µs | 50 µs |  | 150 µs |",
             "| idle | 1000 | 1.0 s | 9.0 s | 0 |",
             "| operation under way | 1000 | 1.0 s | 12.0 s | 2 | 10.00 ms | 10.00 ms | 2 of 8 | 700 open at the kill; 1000 succeeded, 0 failed |",
             "| 1000 | 0 | 0 | 0 | 0 | 3000 | 3000 | 0 | 0 |",

@@ -60,6 +60,24 @@ pub(super) struct Connected {
     pub(super) agent_time: Duration,
 }
 
+/// CPU time of the programs of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cpu {
+    pub(super) server: Duration,
+    pub(super) swarms: Duration,
+    pub(super) relays: Duration,
+}
+
+impl Cpu {
+    pub(super) fn since(self, earlier: Self) -> Self {
+        Self {
+            server: self.server.saturating_sub(earlier.server),
+            swarms: self.swarms.saturating_sub(earlier.swarms),
+            relays: self.relays.saturating_sub(earlier.relays),
+        }
+    }
+}
+
 /// The time of one scrape of `/metrics`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scrapes {
@@ -205,6 +223,20 @@ impl Stage {
     /// CPU time of the server so far.
     pub(super) fn server_cpu(&self) -> Result<Duration> {
         self.fleet.server.program.cpu_time().context("the server has ended")
+    }
+
+    /// CPU time so far: of the server, of all swarms together and of all relays together.
+    pub(super) fn cpu(&self) -> Result<Cpu> {
+        const TICK: Duration = Duration::from_millis(10);
+        let sum = |programs: &[Running], what: &'static str| {
+            let ticks = programs.iter().map(|program| procs::ticks(program.pid()).context(what));
+            Ok::<_, anyhow::Error>(TICK.mul_f64(ticks.sum::<Result<u64>>()? as f64))
+        };
+        Ok(Cpu {
+            server: self.server_cpu()?,
+            swarms: sum(&self.swarms, "a swarm has ended")?,
+            relays: sum(&self.relays, "a relay has ended")?,
+        })
     }
 
     /// Anonymous memory: of the server, and of all relays together.

@@ -215,6 +215,7 @@ async fn task(store: &SqliteStore, open: usize, limit_ms: impl Fn(usize) -> u64)
         carried: false,
         register: false,
         time_limit_ms: limit_ms(part.saturating_sub(parts - open / ENDING)),
+        wait_ms: 0,
     };
     let target = |number: usize| Target {
         item: u32::try_from(number / ENDING).expect("few items"),
@@ -250,7 +251,8 @@ fn operation(task: TaskId, number: usize) -> OperationId {
 
 fn outcome(number: usize) -> Outcome {
     if number.is_multiple_of(50) {
-        Outcome::new(Code::CommandFailed, "exit code 1", false).with_output("no such file\n".repeat(5))
+        Outcome::new(Code::CommandFailed, Message::foreign("exit code 1"), false)
+            .with_output("no such file\n".repeat(5))
     } else {
         Outcome::success(true)
     }

@@ -19,6 +19,11 @@ pub struct Api {
 }
 
 impl Api {
+    /// With the value of the header X-Bkapi-Authorization.
+    pub fn new(client: reqwest::Client, base: String, authorization: String) -> Self {
+        Self { client, base, authorization }
+    }
+
     /// Submits an operation. None: there is no answer, or the server asks to try again, so that nobody knows whether
     /// there is a task. Fails if the server refuses the request.
     pub async fn submit(&self, operation: &Value, key: &str) -> Result<Option<String>> {
@@ -86,6 +91,13 @@ impl Api {
                 None => return Some(online),
             }
         }
+    }
+
+    /// None: there is no answer, or none in JSON.
+    pub async fn post(&self, path: &str, body: &Value) -> Option<Value> {
+        let request = self.client.post(format!("{}{path}", self.base)).body(body.to_string());
+        let request = request.header("X-Bkapi-Authorization", &self.authorization);
+        answer(request.header("Content-Type", "application/json")).await?.1
     }
 
     pub async fn get(&self, path: &str) -> Option<(StatusCode, Option<Value>)> {

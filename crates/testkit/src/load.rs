@@ -142,8 +142,8 @@ async fn read_on(api: Api, recorded: Arc<Mutex<History>>, mut stopped: watch::Re
         let tasks: Vec<String> = {
             let recorded = recorded.lock().await;
             let count = recorded.answers.len();
-            let places = [count.checked_sub(1), (count > 0).then(|| round * 7919 % count)];
-            places.into_iter().flatten().map(|place| recorded.answers[place].task.clone()).collect()
+            let indices = [count.checked_sub(1), (count > 0).then(|| round * 7919 % count)];
+            indices.into_iter().flatten().map(|index| recorded.answers[index].task.clone()).collect()
         };
         for task in tasks {
             let read = api.read_task(&task).await;

@@ -16,13 +16,15 @@ pub struct SwarmPlan {
     pub behaviour: String,
     /// Where the agents connect, instead of the server's own port.
     pub through: Option<u16>,
+    /// `HOST:PORT,HOST:PORT` of relays, instead of that.
+    pub relays: Option<String>,
     /// New connections per second while they gather.
     pub connect_rate: u32,
 }
 
 impl SwarmPlan {
     pub fn new(agents: u32, processes: usize) -> Self {
-        Self { agents, processes, behaviour: String::new(), through: None, connect_rate: 100 }
+        Self { agents, processes, behaviour: String::new(), through: None, relays: None, connect_rate: 100 }
     }
 }
 
@@ -51,7 +53,8 @@ impl Swarm {
             record.display(),
             plan.connect_rate,
         );
-        let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let mut arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        arguments.extend(plan.relays.iter().flat_map(|relays| ["--via-relay".to_owned(), relays.clone()]));
         let program = Program::start("proctor", &arguments, &fleet.dir().join("swarm.log"))?;
         let swarm = Self { program, agents, record };
         eventually("the processes of the swarm are registered", || async {

@@ -83,7 +83,7 @@ async fn b4_after_a_reboot_nothing_of_before_is_believed_and_residents_start_onc
     for subject in [&scene.subject, &once] {
         subject.kill(subject.pid().unwrap());
     }
-    // After a boot the pids of before belong to others.
+    // After a boot the earlier pids belong to others.
     scene.write_pid(scene.bystander.pid());
 
     start_agent_in_another_boot(&mut scene);
@@ -120,6 +120,7 @@ const OF_THE_FIRST: &str = "
         '$.instance', '$.evictions', '$.not_before', '$.planned_at', '$.planned');
     DROP TABLE estate;
     DROP TABLE event;
+    DROP TABLE held;
     PRAGMA user_version = 1;";
 /// As a later agent would leave it: with tables, columns and fields that this one has never heard of.
 const OF_A_LATER: &str = "

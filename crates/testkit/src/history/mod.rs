@@ -27,7 +27,7 @@ pub use swarm_record::read_swarm_record;
 /// The target has no outcome yet.
 pub const HANDLING: u32 = 115;
 
-/// An operation, by its task and the target's place in it.
+/// An operation, by its task and the target's index in it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Operation {
     pub task: String,
