@@ -79,6 +79,11 @@ impl Process {
             OperationKind::Start if is_run && self.record.life.is_none() => {
                 Outcome::new(Code::AlreadyRunning, messages::scheduled_run_under_way(), self.record.managed)
             }
+            // A run may take a day, and nobody knows whom to reload.
+            OperationKind::Reload if is_run && self.record.life.is_none() => {
+                let message = messages::nothing_was_done(request.kind, messages::scheduled_run_under_way());
+                Outcome::new(Code::CommandFailed, message, self.record.managed)
+            }
             OperationKind::Start
             | OperationKind::Stop
             | OperationKind::Restart
@@ -178,6 +183,14 @@ impl Process {
             | Activity::Stopping { .. }
             | Activity::WaitingForExit { .. }
             | Activity::Reloading { .. } => self.cut_begun(now),
+        }
+    }
+
+    /// Supervision goes on with a command of the agent before this one: what was asked for meanwhile does not wait
+    /// for its end.
+    pub(super) fn request_again(&mut self, now: Time) {
+        for request in std::mem::take(&mut self.queue) {
+            self.request(now, request);
         }
     }
 

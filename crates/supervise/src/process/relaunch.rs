@@ -69,7 +69,9 @@ impl Process {
         self.actions.push_back(Action::RejoinCommand { ticket: self.commands, command, kind, until });
         self.work = work;
         self.cut_resumed(now);
-        if self.record.next.is_some() && self.leave_run(now) {
+        if self.record.next.is_none() {
+            self.request_again(now);
+        } else if self.leave_run(now) {
             self.become_idle(now);
         }
         true

@@ -66,6 +66,41 @@ fn a_stop_or_kill_does_not_wait_for_supervision_behind_another_operation() {
 }
 
 #[test]
+fn a_reload_of_a_run_without_a_known_process_is_answered_at_once() {
+    let mut world = on_schedule();
+
+    let operation = world.request(OperationKind::Reload);
+
+    let outcome = world.outcome(operation).expect("it does not wait for the end of the run");
+    assert_eq!(outcome.code, Code::CommandFailed);
+    assert_eq!(outcome.message.to_string(), "reload: nothing was done: a scheduled run is under way");
+}
+
+#[test]
+fn operations_do_not_wait_for_supervision_after_a_restart_of_the_agent() {
+    for kind in [OperationKind::Stop, OperationKind::Kill, OperationKind::Start, OperationKind::Reload] {
+        let mut world = on_schedule();
+        world.crash_agent(true);
+        let operation = world.request(kind);
+
+        world.pass(Duration::from_secs(5));
+
+        assert!(world.outcome(operation).is_some(), "a {kind} waits for the end of the run");
+    }
+    for kind in [OperationKind::Stop, OperationKind::Kill] {
+        let mut world = relaunching();
+        world.crash_agent(true);
+        let operation = world.request(kind);
+
+        world.pass(Duration::from_secs(5));
+
+        assert!(world.outcome(operation).is_some(), "a {kind} waits for the start command");
+        world.pass(Duration::from_secs(3600));
+        assert!(!world.is_alive(), "nothing is started after it");
+    }
+}
+
+#[test]
 fn a_release_behind_another_operation_waits_for_no_relaunch() {
     for before in [OperationKind::Reload, OperationKind::Start] {
         let mut world = relaunching();

@@ -321,12 +321,12 @@ impl World {
                     }
                     self.history.push(Mark::Anew);
                 }
+                Action::Proceed { ticket } => self.note_wish(*ticket),
                 Action::Probe { .. }
                 | Action::DetachCommand { .. }
                 | Action::ClearLeftovers { .. }
                 | Action::CheckHealth { .. }
                 | Action::Run { .. }
-                | Action::Proceed { .. }
                 | Action::KillCommand { .. }
                 | Action::RejoinCommand { .. }
                 | Action::Watch(_)

@@ -95,6 +95,17 @@ impl World {
         self.begun.iter().find(|(operation, _)| is_open(operation)).map(|(_, request)| request.kind)
     }
 
+    /// The record of a command that may run is on disk: from then on, whoever asked for a start or restart wants the
+    /// process back, also if the agent ends before the command runs.
+    pub(super) fn note_wish(&mut self, ticket: u64) {
+        let agent = self.agent;
+        let command = self.commands.iter().find(|command| (command.agent, command.ticket) == (agent, ticket));
+        let kind = command.and_then(|command| command.operation).map(|operation| self.requested[&operation].kind);
+        if matches!(kind, Some(OperationKind::Start | OperationKind::Restart)) {
+            self.touched = None;
+        }
+    }
+
     /// Something is done to the life for such an operation.
     pub(super) fn touch(&mut self, life: i32, by: Option<OperationKind>) {
         match by {
