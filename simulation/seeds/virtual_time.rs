@@ -13,6 +13,9 @@ use std::time::Duration;
 /// So long a piece of data takes over the loopback, at most. The runtime's clock jumps to the next timer whenever nobody is
 /// ready, also where a socket is about to be: this keeps the next timer near.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
+/// In real time: what each tick takes at least. Sockets and the store's thread take real time, of which the runtime knows
+/// nothing. Without this, a call that takes a moment of it took longer than its caller waits.
+const TICK_MIN: Duration = Duration::from_micros(200);
 
 #[derive(Clone, Copy)]
 struct Clock {
@@ -62,9 +65,11 @@ where
     std::thread::Builder::new().name(format!("seed {seed}")).spawn(run).expect("a thread can be made").join()
 }
 
+#[allow(clippy::disallowed_methods, reason = "real time is to pass, and nothing else on this thread")]
 async fn tick() -> std::convert::Infallible {
     loop {
         tokio::time::sleep(TICK).await;
+        std::thread::sleep(TICK_MIN);
     }
 }
 
@@ -127,10 +132,10 @@ unsafe extern "C" fn getrandom(buffer: *mut libc::c_void, length: usize, flags: 
         // SAFETY: the caller's promise is what the kernel asks for.
         return unsafe { libc::syscall(libc::SYS_getrandom, buffer, length, flags) } as isize;
     };
-    for place in 0..length {
+    for index in 0..length {
         seed = crate::chance::next(seed);
-        // SAFETY: `place` is below `length`, and the caller promises that these bytes may be written.
-        unsafe { buffer.cast::<u8>().add(place).write((seed >> 32) as u8) };
+        // SAFETY: `index` is below `length`, and the caller promises that these bytes may be written.
+        unsafe { buffer.cast::<u8>().add(index).write((seed >> 32) as u8) };
     }
     CHANCE.set(Some(seed));
     isize::try_from(length).unwrap_or(isize::MAX)
