@@ -25,7 +25,7 @@ enum Repair {
     Release(Line),
 }
 
-/// A line of the world, by the place of its end.
+/// A line of the world, by the number of its agent or relay.
 #[derive(Clone, Copy, Debug)]
 enum Line {
     Agent(usize),
@@ -84,8 +84,8 @@ impl Faults {
             self.kill_server(world, "at a write").await;
         }
         let now = Instant::now();
-        while let Some(place) = self.repairs.iter().position(|(at, _)| *at <= now) {
-            let (_, repair) = self.repairs.remove(place);
+        while let Some(index) = self.repairs.iter().position(|(at, _)| *at <= now) {
+            let (_, repair) = self.repairs.remove(index);
             self.note(format!("{repair:?}"));
             match repair {
                 Repair::StartServer => world.start_server().await?,
