@@ -1,9 +1,10 @@
-//! File and name service work that may hang: on a thread of its own, with a limit.
+//! File and name service work that may hang: on its own thread, with a timeout.
 //!
-//! Promised: a caller waits no longer than its limit; work on something that hangs occupies one thread,
-//! however often it is asked for; a mount that hangs holds up nothing on other mounts, also where links lead to it, and
-//! takes no more than [`JOBS_PER_MOUNT_MAX`] threads ([`LONG_JOBS_PER_MOUNT_MAX`] of long work) and [`HUNG_MAX`] that were given up; a crowd of callers does not
-//! become a crowd of threads, whether they wait or not. Absent: ending the hung work, which nobody can.
+//! Promised: a caller never waits longer than its timeout; work on something that hangs occupies one thread, however
+//! often it is requested; a hanging mount does not delay other mounts, even if symlinks lead to it, and takes no more
+//! than [`JOBS_PER_MOUNT_MAX`] threads ([`LONG_JOBS_PER_MOUNT_MAX`] for long work) plus [`HUNG_MAX`] abandoned ones;
+//! many callers do not mean many threads, whether they wait or not.
+//! Absent: cancelling hung work, which is impossible.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;

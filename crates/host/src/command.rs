@@ -1,11 +1,10 @@
-//! Running one command line to its end, or to the end of its time.
+//! Runs one command line until it exits or times out.
 //!
-//! Promised: the answer comes soon after the shell has exited or its time is over, whatever the
-//! shell leaves behind; after a timeout nothing of the command's tree and session runs; a command
-//! that is held is known to its caller before it does anything, and ended when its caller asks for it, at whatever
-//! stage it is; another known process that it has started is spared.
-//! Absent: an end of the command when nobody waits any more. Dropped, this leaves the command alone: it belongs to
-//! the host, not to the agent's life.
+//! Promised: the result comes soon after the shell has exited or timed out, whatever the shell leaves behind; after a
+//! timeout nothing of the command's tree and session is running; a held command is known to its caller before it does
+//! anything, and is ended on request at any stage; other known processes that it started are spared.
+//! Absent: killing the command when nobody waits for it any more. Dropping this leaves the command alone: it belongs
+//! to the host, not to the agent's life.
 
 use std::convert::Infallible;
 use std::os::fd::{AsFd, OwnedFd};

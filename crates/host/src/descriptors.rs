@@ -1,8 +1,7 @@
-//! How many descriptors this program may have open: an agent needs one and more for each process that it
-//! watches, a server one for each connection.
+//! The limit on open descriptors: an agent needs at least one per watched process, a server one per connection.
 //!
-//! Promised: ours is raised as far as we may and need; commands get the limits that we were started
-//! with, because programs that use `select` or walk through all numbers suffer from a high one.
+//! Promised: our own limit is raised as far as allowed and needed; commands get the limits that we were started with,
+//! because programs that use `select` or iterate over all descriptor numbers suffer from a high one.
 
 use std::sync::OnceLock;
 

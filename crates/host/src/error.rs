@@ -1,4 +1,4 @@
-//! What can go wrong on the host, apart from what a [`crate::Host`] answers as a reason for people.
+//! What can fail on the host, apart from the reasons that [`crate::Host`] returns for display.
 
 use std::io;
 use std::path::PathBuf;

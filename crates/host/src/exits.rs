@@ -1,8 +1,9 @@
-//! The ends of many lives, waited for together.
+//! Watches the exits of many processes at once.
 //!
-//! Promised: a life that is watched costs a descriptor and some hundred bytes, no task of its own, and
-//! its end is told once; a name has one watch, however often it is asked for. Absent: lives that cannot be watched, because they are over or there is no
-//! descriptor for them; [`Host::ended`] is for those.
+//! Promised: a watched process costs a descriptor and a few hundred bytes, no task of its own, and its exit is
+//! reported once; a name has one watch, however often it is requested.
+//! Absent: processes that cannot be watched, because they have exited or there is no descriptor left; use
+//! [`Host::ended`] for those.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -1,11 +1,13 @@
-//! What only the memory of another process tells: its environment and its command line.
+//! What can only be read from another process's memory: its environment and its command line.
 //!
-//! To read them takes a lock of that memory, and who maps a file of a mount that hangs holds it until the mount is back.
-//! Such a process is silent, and it may be any process of the host. Promised: nobody waits longer than [`Patience`]
-//! says, however many are silent, and all others are read meanwhile; a silent process takes one thread, however often
-//! it is asked for, and [`THREADS_MAX`] bounds them all; a machine that is slow makes nobody silent; a reader that is
-//! through waits a moment for the next call, so that a thousand calls in a row do not start a thousand threads. Absent:
-//! ending such a read, which nobody can.
+//! Reading them takes a lock on that memory, and a process that maps a file on a hanging mount holds it until the
+//! mount is back. Such a process is silent, and it may be any process on the host.
+//!
+//! Promised: nobody waits longer than [`Patience`], however many processes are silent, and all others are read
+//! meanwhile; a silent process takes one thread, however often it is requested, and [`THREADS_MAX`] bounds them all;
+//! a slow machine makes nobody silent; an idle reader waits a moment for the next call, so that a thousand calls in a
+//! row do not start a thousand threads.
+//! Absent: cancelling such a read, which is impossible.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;

@@ -1,12 +1,13 @@
-//! Making a child process, if wanted inside of a cgroup from its first instruction.
+//! Creates a child process, optionally inside a cgroup from its first instruction.
 //!
-//! Promised: the child comes with a pidfd, is in its cgroup before it can fork, and no signal
-//! handler of ours runs in it. Absent: anything that libc does around its own fork, so that the
-//! child may make plain system calls only; and waiting for the child, which is the caller's.
+//! Promised: the child comes with a pidfd, is in its cgroup before it can fork, and none of our signal handlers runs
+//! in it.
+//! Absent: anything that libc does around its own fork, so the child may only make raw system calls; and waiting for
+//! the child, which is up to the caller.
 //!
-//! A child that is about to exec shares our memory until then, where the kernel and the processor
-//! allow that: a copy of it, which exec throws away, would cost more than everything else. We go on
-//! meanwhile; what the child uses is [`SharedWithChild`] to it.
+//! A child that is about to exec shares our memory until then, if kernel and CPU allow it: copying the memory, only
+//! for exec to throw it away, would cost more than everything else. We continue meanwhile; whatever the child uses is
+//! [`SharedWithChild`].
 
 use std::fs::File;
 use std::io;

@@ -1,6 +1,7 @@
-//! For the fuzz targets only (`fuzz/`): doors to parsers that are private otherwise.
+//! For the fuzz targets only (`fuzz/`): access to otherwise private parsers.
 //!
-//! Promised: every function is a thin call of what the product itself runs. Absent: stability.
+//! Promised: every function is a thin call of what the product itself runs.
+//! Absent: stability.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! Who is about to be frozen to be killed, on disk: an agent that dies in between must not leave anybody
-//! stopped for ever.
+//! An on-disk journal of processes about to be frozen and killed: an agent that dies in between must not leave any of
+//! them stopped forever.
 //!
-//! Promised: what is written survives the agent, and needs no room on the disk that was not taken at the
-//! start. Absent: a sync. After a loss of power nobody is left to be killed.
+//! Promised: entries survive the agent, and need no disk space that was not allocated at startup.
+//! Absent: fsync. After a power loss there is nothing left to kill.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};

@@ -1,13 +1,13 @@
-//! Killing process trees, many at once.
+//! Kills process trees, many at once.
 //!
-//! Promised: kills that wait are carried out together, so that a thousand cost a few lists of all
-//! processes and not a thousand times as many; each on a thread of its own, so that no kill waits for a
-//! file system that hangs. Everything that belongs to a target is frozen before any of it is killed, so
-//! that none forks away; nobody stays [frozen]. A kill that nobody waits for any more is not carried out. Each signal goes through a pidfd that was checked against the start time that was listed.
-//! The agent is never signalled, and nobody for being its child; nor is another process that the agent knows, for
-//! descending from a target or being in its leaf.
-//! Absent: waiting for the ends; and, by descent, a process whose parent has ended: a daemon that forks
-//! twice leaves every tree on purpose.
+//! Promised: pending kills are batched, so that a thousand cost a few process lists instead of a thousand; on a
+//! separate thread, so that no kill waits for a hanging file system. A target's whole tree is frozen before any of it
+//! is killed, so that nothing can fork away; nothing stays [frozen]. A kill that nobody waits for any more is
+//! dropped. Each signal goes through a pidfd that was verified against the listed start time. The agent is never
+//! signalled, and no process is signalled merely for being its child; nor is another process known to the agent,
+//! merely for descending from a target or being in its leaf.
+//! Absent: waiting for the exits; and, by descent, a process whose parent has exited: a daemon that forks twice
+//! leaves every tree on purpose.
 
 mod frozen;
 

@@ -1,13 +1,13 @@
-//! What a life that is over, or a failed start, has left behind.
+//! What a finished life, or a failed start, has left behind.
 //!
-//! Promised: it is known by its leaf, by a mark in the environment of everything that a command of ours has
-//! started, and, without cgroups, by the sessions of its own. Nothing that began before it, nor what descends from
-//! that, is touched; nor is the agent, nor its ancestors, nor another process that the agent knows, with all that
-//! descends from it, also if a command of this one has started them; nor, while an earlier life of the same name lives
-//! on that was unregistered, what that one's commands have started. Absent: a process that has left its cgroup
-//! (without cgroups: its session), has overwritten its environment and whose parent has ended: nothing tells whose
-//! it was; nor, in the place of the overwritten environment, one that cannot be read and never could
-//! ([`crate::foreign_memory`]).
+//! Promised: leftovers are recognised by their leaf, by a marker in the environment of everything that our commands
+//! start, and, without cgroups, by their own sessions. Never touched: anything that began earlier, and its
+//! descendants; the agent and its ancestors; any other process known to the agent, with its descendants, even if a
+//! command of this one started them; and, while an unregistered earlier life of the same name is alive, whatever that
+//! one's commands started.
+//! Absent: a process that has left its cgroup (without cgroups: its session), has overwritten its environment and
+//! whose parent has exited, because nothing shows whose it was; the same goes for one whose environment cannot be
+//! read and never could ([`crate::foreign_memory`]).
 
 use std::collections::{HashMap, HashSet};
 use std::io;

@@ -1,14 +1,14 @@
-//! All access of the agent to its Linux host: finding processes, running commands, waiting for exits,
-//! sending signals, measuring.
+//! All access of the agent to its Linux host: finding processes, running commands, waiting for exits, sending
+//! signals, measuring.
 //!
-//! Promised: a process is one life ([`Incarnation`]), never a bare pid, and no signal reaches another
-//! one; nothing blocks the runtime for long, hangs without a limit or grows without a bound; no child
-//! stays a zombie; what a command leaves running outlives the agent.
-//! Absent: policy. What is run when, and what an answer means, is decided elsewhere. Children of this
-//! program that were not started here are not reaped either.
+//! Promised: a process is one life ([`Incarnation`]), never a bare pid, and no signal reaches another one; nothing
+//! blocks the runtime for long, hangs without a timeout or grows without a bound; no child stays a zombie; what a
+//! command leaves running outlives the agent.
+//! Absent: policy. What to run and when, and what a result means, is decided elsewhere. Children of this program that
+//! were not started here are not reaped either.
 //!
-//! This is the only crate with unsafe code. Start at [`Host`]; then `look` (finding a process),
-//! `command` (running one), `ends` (exits), `killer` (killing trees) and `sampler` (measuring).
+//! This is the only crate with unsafe code. Start at [`Host`]; then `probe` (finding a process), `command` (running
+//! one), `exits`, `killer` (killing trees) and `sampler` (measuring).
 
 mod blocking;
 mod cgroup;

@@ -1,9 +1,9 @@
-//! File systems that wait for nobody else: those of local disks, and of memory.
+//! File systems that depend on nothing else: those on local disks, and in memory.
 //!
-//! Promised: a mount counts as one only after somebody has asked its file system, on a thread that may
-//! hang; from then on it is known without asking. Absent: file systems that may lie on others (overlays) or
-//! are served by programs; and, before Linux 6.8, those without a device, whose mounts have no name that is
-//! theirs alone.
+//! Promised: a mount counts as local only after its file system was checked once, on a thread that may hang; after
+//! that the answer is cached.
+//! Absent: file systems that may be stacked on others (overlays) or are served by programs; and, before Linux 6.8,
+//! those without a device, whose mounts have no unique name.
 
 use std::os::fd::AsFd;
 

@@ -1,7 +1,7 @@
-//! Memory of this program: what it no longer needs goes back to the host.
+//! Returns unused memory of this program to the host.
 //!
-//! The allocator of glibc keeps a heap for each of many threads, and what was freed inside of them.
-//! An agent has few threads at most times and must not stay as large as its largest moment.
+//! glibc's allocator keeps a heap per thread, including what was freed in it. An agent usually has few threads, and
+//! must not stay as large as its peak.
 
 /// Larger blocks are no part of the heap, and gone when they are freed. By default this grows with the largest
 /// block that was ever freed.

@@ -1,8 +1,9 @@
-//! Which mount a path lies on, found out without asking a file system that may hang.
+//! Which mount a path is on, determined without touching a file system that may hang.
 //!
-//! Promised: links are followed as far as local file systems hold them; what is mounted or unmounted is known with the
-//! next look; listing the mounts asks none of them. Absent: links on other file systems, and those of overlays, which
-//! may lie on others: what is behind them counts for the mount that holds the link.
+//! Promised: symlinks are followed as far as they are on local file systems; mounts and unmounts are seen at the next
+//! lookup; listing the mounts touches none of them.
+//! Absent: symlinks on other file systems, and on overlays, which may be stacked on others: what is behind them is
+//! attributed to the mount that holds the symlink.
 
 use std::ffi::OsString;
 use std::fs::File;

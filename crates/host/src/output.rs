@@ -1,12 +1,15 @@
-//! What commands print: one file each, bounded in size, of which head and tail are kept.
+//! The output of commands: one file each, bounded in size, of which head and tail are kept.
 //!
-//! A file and not a pipe, because a daemon that a command leaves behind may inherit it: it must
-//! neither block on us nor die of SIGPIPE when we end; see docs/decisions/0021. Promised: a file that was written to is
-//! looked at within [`PAUSE`], and within [`PAUSE_GROWING`] while it grows by [`GROWING_BYTES`] from look to look, and cut
-//! if it is over [`FILE_BYTES_MAX`]; so it holds no more than that and what is written in between. A command's own is
-//! cut when the command ends. A file that is replaced while a daemon still writes to it is cut until the daemon ends,
-//! then removed. Absent: what was cut; only its size is told. While no agent runs nothing is cut; the next one begins
-//! with that. One write of any size is one write: the kernel lets nobody cut in between.
+//! A file and not a pipe, because a daemon that a command leaves behind may inherit it: it must neither block on us
+//! nor die of SIGPIPE when we exit; see docs/decisions/0021.
+//!
+//! Promised: a file is checked within [`PAUSE`] of a write, and within [`PAUSE_GROWING`] while it grows by
+//! [`GROWING_BYTES`] between checks, and truncated if it exceeds [`FILE_BYTES_MAX`]; so it holds no more than that
+//! plus what is written in between. A command's own file is truncated when the command exits. A file that is replaced
+//! while a daemon still writes to it is truncated until the daemon exits, then removed.
+//! Absent: truncated output, of which only the size is reported. While no agent runs nothing is truncated; the next
+//! one starts with that. A single write of any size cannot be interrupted: the kernel lets nobody truncate in
+//! between.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};

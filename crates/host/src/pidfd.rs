@@ -1,8 +1,8 @@
-//! One process behind a pidfd: opened first, checked afterwards.
+//! One process behind a pidfd: opened first, verified afterwards.
 //!
-//! Promised: nothing is ever done to a pid; a signal goes through a descriptor whose process was
-//! compared with the wanted life after the descriptor was open, so that a pid that was given out
-//! again is never hit. Absent: knowledge of pid files and names, see [`crate::look`].
+//! Promised: no operation ever uses a bare pid; a signal goes through a descriptor whose process was compared with
+//! the wanted life after the descriptor was opened, so that a reused pid is never hit.
+//! Absent: knowledge of pid files and names, see [`crate::probe`].
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

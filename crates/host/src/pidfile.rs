@@ -1,10 +1,11 @@
-//! Pid files, read without trust: anybody may have written anything there.
+//! Reads pid files without trusting them: anybody may have written anything there.
 //!
-//! Promised: no FIFO or device is opened; neither a link at the end of the path nor a magic link of /proc on the way is followed;
-//! no more than 64 bytes are read;
-//! every refusal says why and names the file, and quotes nothing of it but a pid. Absent: rights, since the caller
-//! reads with those of the spec's user ([`crate::rights`]); a limit of time (a network file system may hang), see
-//! [`crate::blocking`]; and any knowledge of whether the pid runs, see [`crate::look`].
+//! Promised: no FIFO or device is opened; neither a symlink at the end of the path nor a magic link of /proc on the
+//! way is followed; no more than 64 bytes are read; every rejection says why and names the file, and quotes nothing
+//! of it but a pid.
+//! Absent: permissions, since the caller reads with those of the spec's user ([`crate::rights`]); a timeout (a
+//! network file system may hang), see [`crate::blocking`]; and any knowledge of whether the pid is running, see
+//! [`crate::probe`].
 
 use std::ffi::OsStr;
 use std::fs::FileType;

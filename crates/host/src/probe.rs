@@ -1,13 +1,13 @@
-//! "Is it there?": from the pid file to one life of a process, or the reason why not.
+//! "Is it running?": from the pid file to one life of a process, or the reason why not.
 //!
-//! Promised: a process counts only if it is alive, is what its spec says (by name and owner), and
-//! the pid file is to be trusted and readable for the spec's user; a life that is known already needs no second look at its name,
-//! which a replaced binary or a new title changes. What cannot be found out is unclear, neither running nor
-//! absent. A process that seems to have begun after its pid file was written counts if a command of ours has started
-//! it, if it holds the file open, or if the clock is known to have been set; it is absent if we have started it for
-//! another process; else it is unclear: the file is stale and its pid was given out again, or the clock was set
-//! while nobody saw it. Absent: translation of pids of other pid
-//! namespaces; such a pid means some other process here and fails the comparison of names.
+//! Promised: a process counts only if it is alive, matches its spec by name and owner, and the pid file is trusted
+//! and readable by the spec's user; a known life does not have to match by name again, because a replaced binary or a
+//! new title changes the name. What cannot be determined is unclear, neither running nor absent. A process that seems
+//! to have begun after its pid file was written counts if one of our commands started it, if it holds the file open,
+//! or if the clock is known to have been set; it is absent if we started it for another process; otherwise it is
+//! unclear: the file is stale and its pid was reused, or the clock was set unobserved.
+//! Absent: translation of pids of other pid namespaces; such a pid names some other process here and fails the
+//! comparison of names.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

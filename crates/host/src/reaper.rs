@@ -1,10 +1,11 @@
-//! The children of this program: which are whose, and the end of those that are nobody's.
+//! The children of this program: which belong to whom, and reaping those that belong to nobody.
 //!
-//! As a child subreaper the agent becomes the parent of every daemon that its commands leave
-//! behind. Promised: none of them stays a zombie, and the end of one that is watched, or was
-//! reaped just before anybody watched, is told to who asks. Absent: children that other code of
-//! this program starts. They are left alone, known by the session that they share with us; a
-//! command of ours, and so everything it leaves behind, is always in another one.
+//! As a child subreaper the agent becomes the parent of every daemon that its commands leave behind.
+//!
+//! Promised: none of them stays a zombie, and the exit of one that is watched, or was reaped just before anybody
+//! watched, is reported to whoever asks.
+//! Absent: children started by other code of this program. They are left alone, recognised by the session they share
+//! with us; our commands, and so everything they leave behind, are always in another one.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;

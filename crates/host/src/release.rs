@@ -1,8 +1,8 @@
-//! How a held command is let go: by a byte in the socket on which it waits.
+//! Releases a held command with a byte on the socket it waits on.
 //!
-//! Promised: whoever lets it go does so at once, on its own thread. The byte outlives the writer, so a command that was
-//! let go runs even if the agent ends in the next moment, or becomes another program. Dropped on either side without a
-//! word, the command ends and has done nothing.
+//! Promised: releasing is immediate, on the caller's own thread. The byte outlives the writer, so a released command
+//! runs even if the agent exits, or becomes another program, in the next moment. If either side is dropped without a
+//! release, the command exits and has done nothing.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;

@@ -1,10 +1,10 @@
-//! Files as an account may see them: what a spec names is opened with the rights of the spec's user, so that
+//! Files as an account may see them: what a spec names is opened with the permissions of the spec's user, so that
 //! nobody learns through the agent what that user could not read.
 //!
-//! Promised: the kernel itself decides, with its groups and access lists, for every directory on the way, and so do file
-//! systems that look at the effective user, such as FUSE; no capability of root is in effect; the thread has its own
-//! rights again when the work is over, also after a panic. Absent: other accounts for an agent that is not root, which
-//! then works with its own rights.
+//! Promised: the kernel itself decides, with the user's groups and ACLs, for every directory on the path, and so do
+//! file systems that check the effective user, such as FUSE; no capability of root is in effect; the thread gets its
+//! own identity back when the work is done, even after a panic.
+//! Absent: other accounts for an agent that is not root, which then uses its own permissions.
 
 use std::io;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
-//! Starting a shell as another user: what happens between fork and exec.
+//! Starts a shell as another user: what happens between fork and exec.
 //!
-//! Promised: the child has its own session, the user's identity and groups, default signal
-//! dispositions, an empty mask, umask 022 and no descriptor of ours but its three; a failure says
-//! at which step; a child that is held runs nothing of the user's before it is let go, and vanishes if
-//! the agent ends before. Absent: any allocation, lock or write to our memory in the child, which may
-//! share it; and waiting: a child may hang before its exec, and we go on.
+//! Promised: the child has its own session, the user's identity and groups, default signal dispositions, an empty
+//! mask, umask 022 and none of our descriptors but its three; a failure says at which step; a held child runs nothing
+//! of the user's before it is released, and exits if the agent dies first.
+//! Absent: any allocation, lock or write to our memory in the child, which may share it; and waiting: a child may
+//! hang before its exec, and we continue.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

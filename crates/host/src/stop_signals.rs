@@ -1,6 +1,6 @@
-//! The signals that stop this program, around the moment when it becomes another one.
+//! The signals that stop this program, around the moment when it execs another one.
 //!
-//! A handler takes a signal and tells somebody later; a program that becomes another one in between has lost it.
+//! A handler takes a signal and reports it later; a program that execs in between has lost it.
 
 /// From now on SIGTERM and SIGINT end this process, whatever handled them before.
 pub fn restore_default() {

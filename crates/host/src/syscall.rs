@@ -1,7 +1,8 @@
-//! System calls as the kernel has them, for a child between fork and exec.
+//! Raw system calls, for a child between fork and exec.
 //!
-//! Promised: where a child shares our memory nothing of it is written, not even libc's errno, which is
-//! that of the thread that made the child. Absent: everything that libc adds to a call.
+//! Promised: a child that shares our memory writes none of it, not even libc's errno, which belongs to the thread
+//! that made the child.
+//! Absent: everything that libc adds to a call.
 
 /// The answer, or the error number.
 pub(crate) type Answer = Result<usize, i32>;

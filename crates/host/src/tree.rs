@@ -1,8 +1,7 @@
 //! Who descends from whom, at one moment.
 //!
 //! Promised: every process that descends from a root by an unbroken chain of living parents.
-//! Absent: a process whose parent has ended. It is the agent's child then and descends from nothing
-//! any more.
+//! Absent: a process whose parent has exited. It is then the agent's child and no longer descends from anything.
 
 use std::collections::{HashMap, HashSet};
 use std::io;

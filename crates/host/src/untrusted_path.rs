@@ -1,9 +1,10 @@
-//! Opening paths that somebody else chose: a spec names them, and others may write to the directories on the way.
+//! Opens paths chosen by somebody else: a spec names them, and others may be able to write to the directories on the
+//! way.
 //!
-//! Promised: only a regular file is opened; of anything else there is no more than a handle, so no device and no FIFO
-//! learns of it; links are followed by what they say, so the magic links of /proc (`root`, `cwd`, `fd/7`) lead past no
-//! directory that the caller may not enter; what was found is what is opened, whatever the path has become since.
-//! Absent: rights, since the caller looks with those of the spec's user ([`crate::rights`]); a limit of time, see
+//! Promised: only a regular file is opened; anything else only gets a path handle, so no device or FIFO notices;
+//! symlinks are resolved by their text, so the magic links of /proc (`root`, `cwd`, `fd/7`) cannot bypass a directory
+//! that the caller may not enter; what was found is what is opened, whatever happens to the path afterwards.
+//! Absent: permissions, since the caller acts with those of the spec's user ([`crate::rights`]); a timeout, see
 //! [`crate::blocking`].
 
 use std::ffi::{OsStr, OsString};

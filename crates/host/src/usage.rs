@@ -1,8 +1,8 @@
-//! What a process tree uses of this machine, for people.
+//! What a process tree uses of this machine, for display.
 //!
-//! Promised: it is measured as for limits ([`crate::sampler`]); percentages are of the whole machine, never
-//! above 100; memory is what the tree has for itself, without shared pages and page cache. Absent:
-//! descendants that were born within the last second.
+//! Promised: it is measured as for limits ([`crate::sampler`]); percentages are of the whole machine, never above
+//! 100; memory is what the tree has to itself, without shared pages and page cache.
+//! Absent: descendants that were born within the last second.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Accounts of this host, by its own name service.
 //!
-//! Promised: what the host's NSS says, with the supplementary groups. Absent: a limit of time; NSS
-//! may ask a network, so callers come here through [`crate::blocking`].
+//! Promised: what the host's NSS says, with the supplementary groups.
+//! Absent: a timeout; NSS may query a network, so callers come here through [`crate::blocking`].
 
 use std::collections::HashMap;
 use std::ffi::CString;

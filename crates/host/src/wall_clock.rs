@@ -1,7 +1,9 @@
-//! What the wall clock said on this boot: it is set now and then, and times of files keep what it said before.
+//! What the wall clock has said during this boot: it is set from time to time, and file times keep what it said
+//! before.
 //!
-//! Promised: the earliest wall-clock time of the boot that any agent of this state directory has seen on this boot is
-//! known, also after a restart of the agent. Absent: what the clock said while no agent ran.
+//! Promised: the earliest wall-clock time that any agent of this state directory has seen during this boot is known,
+//! even after a restart of the agent.
+//! Absent: what the clock said while no agent ran.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

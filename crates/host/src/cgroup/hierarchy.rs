@@ -1,8 +1,8 @@
 //! The agent's cgroups in one hierarchy: `proctor/<scope>/<leaf>` below some parent.
 //!
-//! Promised: a leaf is made when it is wanted, removed with what the process made in it, and the
-//! directories above it go with the last leaf, so that nothing empty stays behind. Absent: any
-//! limit or weight; these cgroups only hold together and count.
+//! Promised: a leaf is created on demand and removed together with whatever the process created in it, and the
+//! directories above go with the last leaf, so nothing empty stays behind.
+//! Absent: limits and weights; these cgroups only group and count.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -1,10 +1,11 @@
 //! Cgroups as a way to know what belongs to a process, whatever it forks.
 //!
-//! Promised: what is used was tried with a real child at the start, and is said; every process has
-//! a leaf by a name that outlives the agent; leaves of two agents on one machine are apart; a
-//! leaf is never below the agent's own cgroup where there is another parent; where nothing can
-//! be used, everything else works by descent. Absent: limits, weights and freezing (an agent that
-//! died would leave its processes frozen); and any use of hierarchies that share out the machine.
+//! Promised: the chosen mechanism was tried with a real child at startup, and is logged; every process has a leaf
+//! whose name outlives the agent; two agents on one machine have separate leaves; a leaf is never below the agent's
+//! own cgroup if there is another parent; if no hierarchy is usable, everything still works by descent.
+//! Absent: limits, weights and freezing (an agent that died would leave its processes frozen), and any use of
+//! hierarchies that distribute the machine's resources.
+//! Start at `hierarchy`; `mounts` decides where it may be.
 
 mod hierarchy;
 mod mounts;

@@ -1,8 +1,8 @@
-//! Which cgroup hierarchies there are, and where in them we may hope to make our own cgroups.
+//! Which cgroup hierarchies exist, and where in them we may be able to create our own cgroups.
 //!
-//! Promised: parents are tried from the highest that we share with the first process of this
-//! machine (or container) downwards, because what is below the agent's own cgroup ends with it;
-//! never outside of the container's own. Absent: any file access, so that it is tested as text.
+//! Promised: parents are tried from the highest that we share with the first process of this machine (or container)
+//! downwards, because whatever is below the agent's own cgroup ends with it; never outside the container's own.
+//! Absent: file access, so that it can be tested as text.
 
 use std::path::PathBuf;
 

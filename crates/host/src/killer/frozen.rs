@@ -1,9 +1,10 @@
-//! Who is frozen to be killed, and what sees to it that nobody stays frozen.
+//! Tracks processes that are frozen to be killed, and makes sure that none stays frozen.
 //!
-//! Promised: whoever is sent SIGSTOP is listed here and in the [`Journal`] before, until it was sent SIGKILL or is gone.
-//! Who is still listed after [`PERIODS_MAX`] periods is killed by [`Frozen::watch`], whatever became of the thread that
-//! has frozen it: it may hang, or have ended, or there is none. An agent that comes back finds the journal.
-//! Absent: a wake-up while nobody is frozen; and a write to the journal by the watch, which must not hang.
+//! Promised: a process is listed here and in the [`Journal`] before it gets SIGSTOP, until it has been sent SIGKILL
+//! or is gone. One that is still listed after [`PERIODS_MAX`] periods is killed by [`Frozen::watch`], whatever
+//! happened to the thread that froze it: it may hang, have exited, or never have started. A restarted agent finds the
+//! journal.
+//! Absent: wake-ups while nothing is frozen; and journal writes by the watch, which must not hang.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;

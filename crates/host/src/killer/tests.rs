@@ -1,4 +1,4 @@
-//! Kills of real processes, and of what an agent that died had begun.
+//! Kills of real processes, and of those that a dead agent had begun to kill.
 
 use std::time::Duration;
 

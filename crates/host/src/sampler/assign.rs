@@ -1,7 +1,7 @@
-//! Who belongs to which life: new processes are handed out by descent and by leaf.
+//! Assigns new processes to lives, by descent and by leaf.
 //!
-//! Promised: one look serves all lives, and the price of listing everything is bounded in CPU time.
-//! Absent: taking away. Who ends is noticed when it is measured.
+//! Promised: one scan serves all lives, and the cost of listing everything is bounded in CPU time.
+//! Absent: removal. An exit is noticed when the process is measured.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,8 +1,8 @@
 //! What the kernel has counted for a leaf cgroup.
 //!
-//! Promised: exact CPU time, also of those that came and went; memory as anonymous, shared and
-//! kernel memory, without page cache and what the kernel would give back. Absent: anything where
-//! a controller is missing or descriptors are scarce; then members are summed up.
+//! Promised: exact CPU time, including processes that came and went; memory as anonymous, shared and kernel memory,
+//! without page cache and what the kernel would reclaim.
+//! Absent: figures if a controller is missing or descriptors are scarce; then members are summed up.
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,9 @@
-//! One process that is measured again and again, through files that stay open.
+//! One process that is measured repeatedly, through files that stay open.
 //!
-//! Promised: a figure is always that of the process that was opened, never of another that got its
-//! pid: the kept file of an ended process answers nothing, and what is read by pid (the CPU clock)
-//! counts only if that file answers afterwards. Absent: sums over trees.
+//! Promised: a figure is always that of the process that was opened, never of another with a reused pid: the open
+//! file of an exited process returns nothing, and what is read by pid (the CPU clock) counts only if that file still
+//! answers afterwards.
+//! Absent: sums over trees.
 
 use std::fs::File;
 use std::io;

@@ -1,7 +1,8 @@
-//! How large the whole machine is: what percentages are of.
+//! The size of the whole machine, which percentages refer to.
 //!
-//! Promised: all CPUs that are on line and all memory, whatever part of them the agent itself may
-//! use, read again now and then. Absent: what a container is allowed to use of the machine.
+//! Promised: all online CPUs and all memory, whatever part of them the agent itself may use, re-read from time to
+//! time.
+//! Absent: what a container may use of the machine.
 
 use std::path::Path;
 use std::time::Duration;

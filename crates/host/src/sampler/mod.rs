@@ -1,13 +1,12 @@
-//! Measuring many process trees again and again, for little.
+//! Measures many process trees repeatedly, at low cost.
 //!
-//! Promised: a sample of a process without children costs about a microsecond, because nothing is
-//! opened and nobody is searched for; what belongs to a life is known by its leaf cgroup or by
-//! descent, and who once belonged stays so until its end, also when its parent ends first; CPU time
-//! of descendants that came and went between two looks is counted, exactly with a cgroup and
-//! otherwise once somebody has waited for them; descriptors are bounded; a life that is tracked
-//! itself does not count for another one above it.
-//! Absent: a clock (times are arguments), locks, and the end of a life: no figure may also mean
-//! that there was no descriptor to take it with, so [`crate::Host::ended`] tells ends.
+//! Promised: a sample of a process without children costs about a microsecond, because nothing is opened or searched
+//! for; members of a life are known by its leaf cgroup or by descent, and stay members until they exit, even if their
+//! parent exits first; the CPU time of descendants that came and went between two samples is counted, exactly with a
+//! cgroup and otherwise once somebody has waited for them; descriptors are bounded; a tracked life does not count
+//! towards another one above it.
+//! Absent: a clock (times are arguments), locks, and the exit of a life: a missing figure may also mean that there
+//! was no descriptor left, so [`crate::Host::ended`] reports exits.
 
 mod assign;
 mod counted;

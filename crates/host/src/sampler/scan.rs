@@ -1,11 +1,12 @@
-//! Which processes are new, without looking at all of them again.
+//! Finds new processes without scanning all of them again.
 //!
-//! The kernel gives out pids in a circle and tells the last one, so what was forked since is in one
-//! stretch of that circle, and a list of `/proc` can begin there.
+//! The kernel allocates pids cyclically and exposes the last one, so whatever was forked since is in one range of
+//! that cycle, and a listing of `/proc` can begin there.
 //!
-//! Promised: while nothing is forked on the machine, a look costs one read of a small file; a
-//! process that is found is a process, not a thread. Absent: certainty. Where pids come round
-//! within one period some are missed, which is why all are listed now and then.
+//! Promised: while nothing is forked on the machine, a scan costs one read of a small file; what is found is a
+//! process, not a thread.
+//! Absent: certainty. If pids wrap around within one period some are missed, which is why all are listed from time to
+//! time.
 
 use std::fs::File;
 use std::io;
