@@ -1,4 +1,4 @@
-//! The version of this program, in a form that others find in its file without running it.
+//! The version of this program, readable from its file without running it.
 
 use proctor_model::{BUILD_MARK, VERSION_BYTES_MAX};
 

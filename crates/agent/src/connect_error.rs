@@ -1,4 +1,4 @@
-//! What a failed connection means and what to do, in one line: `proctor_pki`'s words where it has some.
+//! What a failed connection means and what to do, in one line: `proctor_pki`'s explanation if it has one.
 
 use std::error::Error;
 

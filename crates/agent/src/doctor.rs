@@ -1,8 +1,8 @@
-//! `proctor-agent doctor`: what would keep the agent of this host from its work.
+//! `proctor-agent doctor`: checks what would keep the agent of this host from working.
 //!
-//! Promised: it changes nothing, needs no running agent, and says for each finding what to do. A finding that is `bad`
-//! means that something does not work now or soon will not; `warning` that somebody should look. Absent: what the
-//! server knows; `proctor doctor` tells that.
+//! Promised: it changes nothing, needs no running agent, and says for each finding what to do. `bad` means that
+//! something does not work now or soon will not; `warning` that somebody should look.
+//! Absent: what the server knows; use `proctor doctor` for that.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
-//! Where the agent may connect: the server, or the relays of its cloud area, in any number.
+//! Where the agent may connect: the server, or any number of relays of its cloud area.
 //!
-//! Promised: a round tries each once, in random order, the one that was lost last at its end; the next one is tried at
-//! once, and only a round without a session is followed by a wait. After a long outage the waits are long enough, and
-//! differ enough, that the agents of a whole area do not come back at the same moment. Reads no clock and opens no
-//! socket. Absent: what a session is (see `link`).
+//! Promised: a round tries each endpoint once, in random order, with the most recently lost one last; the next one is
+//! tried at once, and only a round without a session is followed by a wait. After a long outage the waits are long
+//! and random enough that the agents of a whole area do not reconnect at the same moment. Reads no clock and opens no
+//! socket.
+//! Absent: what a session is (see `link`).
 
 use std::collections::VecDeque;
 use std::time::Duration;

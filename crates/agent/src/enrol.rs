@@ -1,4 +1,4 @@
-//! Enrolment: once in the life of a state directory.
+//! Enrolment: once in the lifetime of a state directory.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,9 +1,10 @@
 //! Who this agent is: what enrolment left in the state directory.
 //!
-//! `identity/key.pem` is made first and never leaves the host; `identity/agent.json` says which
-//! agent for which host; `identity/certificate.pem` and `identity/authority.pem` come from the
-//! server. All four make an identity. While one authority takes over from another, both are in the file. `identity/session` holds the epoch of the last session: by it the
-//! server tells the directory from an older copy of it. `identity/control.json` is of `trust`.
+//! `identity/key.pem` is generated first and never leaves the host; `identity/agent.json` says which agent for which
+//! host; `identity/certificate.pem` and `identity/authority.pem` come from the server. All four make an identity.
+//! While one authority takes over from another, both are in the file. `identity/session` holds the epoch of the last
+//! session, by which the server distinguishes the directory from an older copy. `identity/control.json` belongs to
+//! `trust`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,20 +1,20 @@
 //! The agent's durable memory.
 //!
-//! Durable: processes with all that decides about them, operations that began with their outcome,
-//! pools, the newest generation seen, the generation of each process and pool (`held`), events that the server has not
-//! seen (bounded), what is left of forgotten processes; and, where it cannot be written, what is owed to it (`reserve`). Rebuilt by
-//! looking: what runs. Hot: one transaction for each turn of the driver, on the driver's own thread,
+//! Durable: processes with everything that decides about them, begun operations with their outcomes, pools, the
+//! newest generation seen, the generation of each process and pool (`held`), events that the server has not seen
+//! (bounded), leftovers of forgotten processes; and, if the ledger cannot be written, what is owed to it (`reserve`).
+//! Rebuilt by probing: what is running. Hot: one transaction per turn of the driver, on the driver's own thread,
 //! which waits for it in any case.
 //!
-//! Two strengths of writing: what must survive the agent's own end only reaches the kernel; what
-//! the server will rely on (operations, outcomes, generations) is synced to the disk. After a loss
-//! of power the boot id differs and every process is dead, so nothing else is needed. The last
-//! events before it may be lost; `spool` sees to it that their numbers are not given out again.
+//! There are two levels of durability: what must survive the agent only reaches the kernel; what the server relies on
+//! (operations, outcomes, generations) is synced to disk. After a power loss the boot id differs and every process is
+//! dead, so nothing else is needed. The last events before it may be lost; `spool` makes sure that their numbers are
+//! not reused.
 //!
-//! What somebody on this host has stopped is also kept beside it (`released`): the server may not have heard of it.
+//! What somebody stopped on this host is also kept next to it (`released`): the server may not know yet.
 //!
-//! A row that cannot be understood is skipped, and the server assigns everything again. A ledger that cannot
-//! be read at all is put aside, not deleted, and a new one begins; pid files tell what runs.
+//! A row that cannot be parsed is skipped, and the server assigns everything again. A ledger that cannot be read at
+//! all is set aside, not deleted, and a new one begins; pid files show what is running.
 
 mod events;
 mod held;

@@ -1,10 +1,9 @@
 //! The agent of one host: it enrols, keeps a session with the server, and runs the state machines of
 //! `proctor_supervise` on the real host.
 //!
-//! Promised: supervised processes never die with the agent; what is begun is on disk before it
-//! happens; an operation takes effect at most once however often it is delivered; supervision
-//! continues without the server. Absent: decisions about processes (see `proctor_supervise`) and
-//! direct access to Linux (see `proctor_host`).
+//! Promised: supervised processes never die with the agent; what is begun is on disk before it happens; an operation
+//! takes effect at most once however often it is delivered; supervision continues without the server.
+//! Absent: decisions about processes (see `proctor_supervise`) and direct access to Linux (see `proctor_host`).
 //!
 //! Start at `driver` (the loop), `ledger` (what is durable) and `link` (the session).
 

@@ -1,7 +1,8 @@
-//! The session with the server: connect, greet, carry, and come back when it breaks.
+//! The session with the server: connect, say hello, exchange messages, and reconnect when it breaks.
 //!
-//! Promised: of a control plane that signs, nothing unsigned reaches the driver but what anybody may say (a beat, a
-//! refusal, "busy"). The first message that does not verify ends the session, and the driver tells of it in an event.
+//! Promised: once a control plane signs, nothing unsigned reaches the driver except what anybody may send (a
+//! heartbeat, a refusal, "busy"). The first message that fails verification ends the session, and the driver reports
+//! it in an event.
 //! Start at `Link::run`; `authorities` follows a rotation of the control plane's authority.
 
 mod authorities;

@@ -1,10 +1,10 @@
-//! The end of a log that a spec names, read without trust in whoever named it or can write beside it.
+//! Reads the tail of a log named by a spec, without trusting whoever named it or can write next to it.
 //!
-//! Promised: the file is opened with the rights of the process's user; never a FIFO, device or socket, which are not
-//! even opened; a link, also one in the way, is followed only where root or that user has made it, and then by its text
-//! alone, so those of /proc lead past no directory; a directory that was found is not looked up again; what is read is
-//! inside the paths of the host's policy, and at most [`LOG_BYTES_MAX`] bytes; nothing waits for a writer. Absent: a
-//! limit of time, so this runs on a thread where it may hang; older files of a log that was rotated.
+//! Promised: the file is opened with the permissions of the process's user; a FIFO, device or socket is never opened;
+//! a symlink, anywhere on the path, is followed only if root or that user created it, and then only by its text, so
+//! magic links of /proc cannot bypass a directory; a directory, once found, is not looked up again; what is read is
+//! inside the paths of the host's policy, and at most [`LOG_BYTES_MAX`] bytes; nothing waits for a writer.
+//! Absent: a timeout, so this runs on a thread that may hang; older files of a rotated log.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};

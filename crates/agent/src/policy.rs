@@ -1,9 +1,10 @@
 //! What the owner of the host allows: users, path roots and classes of operations.
 //!
-//! Promised: a list that is there allows what it names and nothing else; a rule for namespaces only
-//! takes away; a refusal names the file and the line that refused; a file that restricts anything
-//! also refuses upgrades over the link, unless it says otherwise. Absent: a sandbox. A command that
-//! is allowed does what its user may do; the policy limits what can be asked of the host.
+//! Promised: a list allows what it names and nothing else; a rule for namespaces only restricts further; a refusal
+//! names the file and the line; a file that restricts anything also refuses upgrades over the link, unless it says
+//! otherwise.
+//! Absent: a sandbox. An allowed command can do whatever its user may do; the policy limits what can be requested of
+//! the host.
 
 mod file;
 mod glob;

@@ -1,8 +1,8 @@
-//! Regular files that belong to others: opened without waiting, recognised when they change.
+//! Regular files that belong to others: opened without blocking, recognised when they change.
 //!
-//! Promised: a pipe, a device or a directory is an error and never a wait; what is told of a file is
-//! told of the one that was opened. Absent: a limit of time. A mount may hang, so callers read such
-//! files on a thread where that harms nobody.
+//! Promised: a pipe, a device or a directory is an error and never blocks; what is reported about a file is about the
+//! one that was opened.
+//! Absent: a timeout. A mount may hang, so callers read such files on a thread where that does no harm.
 
 use std::fs::{File, Metadata};
 use std::io;

@@ -1,8 +1,9 @@
-//! What goes to the server, signed where the server asks for it.
+//! Sends messages to the server, signed if the server asks for it.
 //!
-//! Promised: what is fed between two flushes has one signature, unless it is much. A message that no frame can carry is
-//! left out before it is signed: the next session would fail on it too. What was signed has a number, so where it cannot
-//! be sent the session ends. Absent: what to say, and when.
+//! Promised: what is queued between two flushes has one signature, unless it is a lot. A message that no frame can
+//! carry is skipped before signing: the next session would fail on it too. A signed message has a sequence number, so
+//! if it cannot be sent the session ends.
+//! Absent: what to send, and when.
 
 use std::sync::Arc;
 

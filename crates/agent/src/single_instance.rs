@@ -1,8 +1,8 @@
-//! One agent for one identity: a copy of a state directory must not act beside the original.
+//! One agent per identity: a copy of a state directory must not act next to the original.
 //!
-//! Promised: of two agents with the same id in one network namespace, the second does nothing but say so.
-//! The name is held by the kernel and goes with the process, however it ends. Absent: other namespaces and
-//! machines; there the server tells copies apart.
+//! Promised: of two agents with the same id in one network namespace, the second only says so and exits. The name is
+//! held by the kernel and goes with the process, however it ends.
+//! Absent: other namespaces and machines; there the server detects copies.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};

@@ -1,9 +1,10 @@
 //! Events on their way to the server: numbered, kept until the server has them, bounded.
 //!
-//! Promised: numbers grow and none is given out twice, also after a loss of power or of the whole
-//! ledger; the order of sending is the order of numbers, which the server relies on; beyond
-//! [`SPOOLED_MAX`] the oldest give way and are counted. Absent: clocks, the ledger and the link. The
-//! driver writes what [`EventSpool::push`] returns and sends what [`EventSpool::unsent`] returns.
+//! Promised: numbers increase and are never reused, even after a power loss or the loss of the whole ledger; events
+//! are sent in the order of their numbers, which the server relies on; beyond [`SPOOLED_MAX`] the oldest are dropped
+//! and counted.
+//! Absent: clocks, the ledger and the link. The driver writes what [`EventSpool::push`] returns and sends what
+//! [`EventSpool::unsent`] returns.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,9 +1,10 @@
-//! What this agent has learnt of its control plane: that it signs, its epoch, and the oldest signing key that counts.
+//! What this agent knows about its control plane: that it signs, its epoch, and the oldest valid signing key.
 //!
-//! Promised: what was learnt is never unlearnt as long as the authority is the same, or handed over to its successor, so that nobody talks the agent
-//! into taking unsigned commands, an older copy of the server, or a key that was replaced. A damaged record counts as
-//! "it signs". Where the disk is full the agent knows it until it ends, and tries to record it with what it hears, at
-//! most once in [`RECORD_PERIOD`]. Absent: the signatures (see `proctor_pki`).
+//! Promised: what was learnt is never unlearnt as long as the authority is the same, or has handed over to its
+//! successor, so that nobody can talk the agent into accepting unsigned commands, an older copy of the server, or a
+//! replaced key. A damaged record counts as "it signs". If the disk is full the agent knows it until it exits, and
+//! retries to record it when it hears more, at most once per [`RECORD_PERIOD`].
+//! Absent: the signatures (see `proctor_pki`).
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,10 +1,10 @@
-//! What the owner of the host allows, asked when an operation arrives and before every command.
+//! What the owner of the host allows, checked when an operation arrives and before every command.
 //!
-//! Promised: nothing of a refused operation happens; no command runs, and nothing is signalled, for a
-//! process that the policy forbids, whoever wants it; operations of one process keep their order
-//! while paths are resolved; the driver never waits for a file system, and no operation for one that its own process
-//! and the roots of the policy have nothing to do with; a life that is known can be ended though its own does not answer. Absent: forgetting. A process that is forbidden stays
-//! registered, is looked at and reported.
+//! Promised: a refused operation has no effect; no command runs, and nothing is signalled, for a process that the
+//! policy forbids, whoever asked; operations on one process keep their order while paths are resolved; the driver
+//! never waits for a file system, and an operation only for those of its own process and of the policy's roots; a
+//! known life can be ended even if its own file system does not answer.
+//! Absent: forgetting. A forbidden process stays registered, monitored and reported.
 
 use std::path::Path;
 use std::sync::Arc;

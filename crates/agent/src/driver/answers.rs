@@ -1,7 +1,7 @@
-//! Answers that somebody waits for, from tasks that may fail.
+//! Answers from tasks that may fail.
 //!
-//! Promised: a task that panics has answered all the same, so that no machine waits for ever. Absent: answers at the
-//! shutdown, where nobody reads them.
+//! Promised: a task that panics still answers, so that no machine waits forever.
+//! Absent: answers during shutdown, when nobody reads them.
 
 use std::future::Future;
 

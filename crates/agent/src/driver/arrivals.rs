@@ -1,7 +1,8 @@
-//! Operations whose paths are being resolved, in the order of their arrival, one process after the other.
+//! Operations whose paths are being resolved, in order of arrival per process.
 //!
-//! Promised: at most [`ARRIVED_MAX`] of a process wait, and a few more that end something; each knows the registration that it was asked for. Absent:
-//! resolving anything.
+//! Promised: at most [`ARRIVED_MAX`] operations per process wait, plus a few more that end something; each knows the
+//! registration it was submitted for.
+//! Absent: resolving paths.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Operations that the server takes back.
+//! Operations cancelled by the server.
 //!
-//! Promised: an operation that waits, here or in its machine, ends as cancelled and never runs; of
-//! one that has begun the machine ends what runs; a status query ends. What has ended is told again.
-//! Absent: memory of a cancel. Only outcomes are kept; the server says it again until it has one.
+//! Promised: an operation that waits, here or in its machine, ends as cancelled and never runs; for one that has
+//! begun, the machine ends what is running; a status query ends. A finished one reports its outcome again.
+//! Absent: memory of a cancel. Only outcomes are kept; the server repeats the cancel until it has one.
 
 use std::collections::HashSet;
 

@@ -1,7 +1,7 @@
-//! The commands under way, one for each process, and what the driver can still say to them.
+//! The running commands, one per process, and how the driver can still control them.
 //!
-//! Promised: a word for an older command of a process never reaches the present one. Absent: running them; see
-//! `execute`.
+//! Promised: a request for an older command of a process never reaches the current one.
+//! Absent: running them; see `execute`.
 
 use std::collections::HashMap;
 

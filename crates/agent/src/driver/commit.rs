@@ -1,13 +1,12 @@
-//! What is written when, and done after it.
+//! What is written when, and what is done after it.
 //!
-//! Promised: before anything that cannot be undone (a command is let go, a signal, the outcome of an
-//! operation) everything that has changed is on disk, in one transaction. Looks and commands that
-//! are still held do nothing, and after a crash it is as if they had never been; so what changes
-//! besides waits for company, at most [`FLUSH_PAUSE`], and so does what the server is told of it: a
-//! restart is not held up by its own report. If the ledger cannot be written, operations are refused
-//! with that reason, except stops, kills and changes of management, which its reserve remembers, and supervision
-//! goes on from memory; but where not even the reserve has it no start command is let go, whoever wants it: an agent
-//! that came back would not know of the process, and start a second one.
+//! Promised: before anything irreversible (releasing a command, a signal, the outcome of an operation), all changes
+//! are on disk, in one transaction. Probes and commands still on hold have no effect, and after a crash it is as if
+//! they had never happened; so other changes are batched for at most [`FLUSH_PAUSE`], and so are the reports about
+//! them: a restart is not delayed by its own report. If the ledger cannot be written, operations are refused with
+//! that reason, except stops, kills and changes of management, which its reserve remembers, and supervision continues
+//! from memory. If the reserve cannot be written either, no start command is released, whoever asked: a restarted
+//! agent would not know about the process, and would start a second one.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,11 +1,11 @@
-//! The configmaps of running, managed processes: checked when a life begins, when the spec comes
-//! anew, and from time to time.
+//! The configmaps of running, managed processes: checked when a life begins, when the spec changes, and periodically.
 //!
-//! Promised: a file that is not what it should be gives one event, and one more when it is right
-//! again, also across lives; at most [`FILES_MAX`] files of a process and [`EVENTS_MAX`] events of one check; files are read
-//! as the process's user, on a few threads of each mount, so that one that hangs holds up no other process; files there
-//! count as unreadable after [`CHECK_LIMIT`], and those that a slow mount leaves no time for wait for the next check. Absent: consequences, since nothing is restarted; and
-//! memory across restarts of the agent, so a file that is still wrong then is told again.
+//! Promised: a file that does not match produces one event, and another when it matches again, even across lives; at
+//! most [`FILES_MAX`] files per process and [`EVENTS_MAX`] events per check; files are read as the process's user, on
+//! a few threads per mount, so that a hanging one does not delay other processes; its files count as unreadable after
+//! [`CHECK_LIMIT`], and those that a slow mount leaves no time for wait for the next check.
+//! Absent: consequences, since nothing is restarted; and memory across restarts of the agent, so a file that still
+//! does not match is then reported again.
 
 mod files;
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! Processes that were forgotten: they may live on, and leave something behind.
+//! Forgotten processes, which may still be running or leave something behind.
 //!
-//! Promised: the next process of that name knows of them, also after a restart of the agent, for as long as
-//! something of them is there. Absent: ending anything; the machine of the next one decides that.
+//! Promised: the next process of that name knows about them, even after a restart of the agent, as long as anything
+//! of them is left.
+//! Absent: ending anything; the machine of the next one decides that.
 
 use std::time::Duration;
 

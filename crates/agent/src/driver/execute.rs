@@ -1,4 +1,4 @@
-//! Carrying out what the machines want.
+//! Carries out the actions of the machines.
 
 use std::sync::Arc;
 use std::time::Duration;

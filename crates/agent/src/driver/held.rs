@@ -1,7 +1,7 @@
-//! What this agent has, in short, for the greeting of a session: what is registered, and where each process stands.
+//! Hashes of what this agent has, for the hello of a session: its registrations, and the state of each process.
 //!
-//! Promised: a server that has the same is told nothing. What has changed between the greeting and the welcome is told:
-//! both are compared. What was assigned counts as it is in the ledger's next batch, like the generation that was seen.
+//! Promised: a server that has the same gets nothing. Changes between hello and welcome are sent: both are compared.
+//! Assignments count as in the ledger's next batch, like the newest generation seen.
 
 use std::collections::HashMap;
 

@@ -1,8 +1,8 @@
-//! Live status: a look at the host, not at memory.
+//! Live status: inspects the host, not memory.
 //!
-//! Promised: a status query runs no command but those of the registered spec. The spec that comes with
-//! it only says where to look for a process that is not registered here. What it saw is news for the machine of the
-//! process only if that looks in the same place and has heard of no other life since.
+//! Promised: a status query runs no commands but those of the registered spec. The spec sent with it only says where
+//! to look for a process that is not registered here. What it saw is passed to the machine of the process only if
+//! that machine looks in the same place and has learned of no other life since.
 
 use std::sync::Arc;
 

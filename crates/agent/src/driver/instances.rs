@@ -1,8 +1,8 @@
-//! Processes of several instances: one spec, N machines `name#1` to `name#N`.
+//! Processes with several instances: one spec, N machines `name#1` to `name#N`.
 //!
-//! To the server they are one process: one target, one outcome, one observation. Each instance is
-//! supervised by itself. An operation is split into parts with ids of their own, so that each part
-//! takes effect at most once; the outcome of the whole is there when the last part has ended.
+//! To the server they are one process: one target, one outcome, one observation. Each instance is supervised
+//! separately. An operation is split into parts with their own ids, so that each part takes effect at most once; the
+//! outcome of the whole is known when the last part has finished.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

@@ -1,6 +1,7 @@
-//! The cgroups of processes that may be there.
+//! The cgroups of processes that may exist.
 //!
-//! Promised: one that is used again while it is being removed stays known. Absent: the host.
+//! Promised: one that is reused while it is being removed stays known.
+//! Absent: the host.
 
 use std::collections::HashMap;
 

@@ -1,8 +1,8 @@
 //! What is to be written to the ledger, and what could not be.
 //!
-//! Promised: everything that has changed is written together and in its order; what cannot be written is kept, in memory
-//! and as far as it must not be forgotten in the ledger's reserve, and written before anything that comes later. Absent:
-//! deciding when (`commit`), and clocks.
+//! Promised: all changes are written together and in order; what cannot be written is kept, in memory and, if it must
+//! not be forgotten, in the ledger's reserve, and is written before anything later.
+//! Absent: deciding when (`commit`), and clocks.
 
 use proctor_model::{BootId, OperationId, Outcome};
 use proctor_supervise::Time;

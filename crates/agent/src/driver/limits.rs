@@ -1,8 +1,8 @@
-//! Measuring what has limits, and who breaks them.
+//! Samples processes with limits, and detects breaches.
 //!
-//! Only processes with limits of their own, or in a pool with limits, are measured here; status asks
-//! the host when it wants to know. Members of a pool are sampled together, and every sample also
-//! counts for the member's own limits, so that no CPU time is judged twice or not at all.
+//! Only processes with their own limits, or in a pool with limits, are measured here; status queries measure on
+//! demand. Members of a pool are sampled together, and every sample also counts towards the member's own limits, so
+//! that no CPU time is judged twice or not at all.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;

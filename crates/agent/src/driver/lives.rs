@@ -1,4 +1,4 @@
-//! The present lives of all processes: who hears of their exits, and which versions they have said to be.
+//! The current lives of all processes: who is notified of their exits, and which versions they reported.
 
 use std::collections::HashMap;
 use std::sync::Arc;

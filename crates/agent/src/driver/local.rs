@@ -1,10 +1,10 @@
-//! What the owner of the host asks for on the control socket.
+//! Requests of the host's owner on the control socket.
 //!
-//! Promised: an operation takes the way of one of the server: the policy, pid files, the machine, the ledger. It is
-//! published as an event when it is taken and when it has ended, with the user who asked. Its outcome stays in the
-//! ledger and is the answer; the server gets the events, and the state by the next observation, but never the outcome.
-//! After a crash in between, the end is published without the user, whom nobody knows any more. Absent: specs of
-//! processes that are not registered here.
+//! Promised: an operation goes through the same steps as one from the server: policy, pid files, machine, ledger. An
+//! event is published when it is accepted and when it has finished, with the user who asked. Its outcome stays in the
+//! ledger and is the reply; the server gets the events, and the state with the next observation, but never the
+//! outcome. After a crash in between, the final event lacks the user, who is no longer known.
+//! Absent: specs of processes that are not registered here.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,11 +1,11 @@
-//! Reading the log of a process for whoever asks the server for it.
+//! Reads the log of a process on request of the server.
 //!
-//! Promised: the driver waits for no file; logs are read on threads of their own, of which there are [`READS_MAX`] and
-//! [`HUNG_MAX`] at most, and [`PROCESS_READS_MAX`] for one process; half of the reads are kept for processes whose log was
-//! read before, so that logs on a mount that does not answer cost other logs little and supervision nothing; whoever
-//! asks is answered, also about a log that cannot be read; one tail at most waits for the link to take it, which has a
-//! bound of its own for those that it has taken. Absent: who may ask, which
-//! the server decides; how a log is opened (see `log_file`).
+//! Promised: the driver waits for no file; logs are read on separate threads, of which there are at most
+//! [`READS_MAX`] plus [`HUNG_MAX`], and [`PROCESS_READS_MAX`] per process; half of the reads are reserved for
+//! processes whose log was read before, so that logs on an unresponsive mount cost other logs little and supervision
+//! nothing; every request is answered, even for a log that cannot be read; at most one tail waits for the link to
+//! take it, which has its own bound for those it has taken.
+//! Absent: permissions, which the server checks; how a log is opened (see `log_file`).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

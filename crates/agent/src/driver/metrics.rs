@@ -1,7 +1,7 @@
-//! What a scrape looks up in the driver: queues, processes, sizes.
+//! What a scrape reads from the driver: queues, processes, sizes.
 //!
-//! Promised: memory and the size of one file are read, nothing is measured; processes one by one only where they are
-//! asked for, and at most [`PROCESSES_MAX`].
+//! Promised: only memory and the size of one file are read, nothing is measured; individual processes only on
+//! request, and at most [`PROCESSES_MAX`].
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,11 @@
-//! The one loop of the agent: events in, machines in the middle, actions out.
+//! The agent's main loop: events in, machines in the middle, actions out.
 //!
-//! A turn takes what has arrived, lets the machines handle it, writes what must not be forgotten, and
-//! acts; see [`turn`] for what has to be written when.
+//! A turn takes what has arrived, lets the machines handle it, writes what must not be forgotten, and acts; see
+//! `commit` for what has to be written when. The driver's state is in types that make no decisions and never await
+//! (`processes`, `outbox`, `commands`, `admission`, …); `impl Driver` is what involves several of them.
+//!
+//! Absent: decisions about processes (see `proctor_supervise`), and anything that may block.
+//! Start at `Driver::run`.
 
 mod admission;
 mod answers;

@@ -1,4 +1,4 @@
-//! What machines announce, as events for the server and lines in the log.
+//! Turns what machines announce into events for the server and log lines.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Operations under way that no single machine knows as a whole.
+//! Operations in progress that no single machine knows as a whole.
 //!
-//! Promised: an operation that is delivered again is recognised; one on several instances ends once, with its last part.
+//! Promised: a redelivered operation is recognised; one on several instances finishes once, with its last part.
 //! Absent: carrying them out.
 
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -1,9 +1,10 @@
-//! What is on its way to the server: outcomes, events and reports, over a link that may be away or slow.
+//! Outgoing outcomes, events and reports, over a link that may be down or slow.
 //!
-//! Promised: outcomes are kept until they are acknowledged and sent again over every new link, and wait where the
-//! present one has no room; none overtakes another, because each says whether its process is managed, and the last word
-//! counts. Events go in the order of their numbers, each once a link. Observations give way: the next report brings newer
-//! ones. Nothing here waits. Absent: the ledger; the driver writes before it sends.
+//! Promised: outcomes are kept until they are acknowledged and resent over every new link, and wait if the current
+//! one has no room; none overtakes another, because each says whether its process is managed, and the last one
+//! counts. Events go in the order of their numbers, each once per link. Observations may be dropped: the next report
+//! brings newer ones. Nothing here waits.
+//! Absent: the ledger; the driver writes before it sends.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 

@@ -1,10 +1,9 @@
 //! Who holds which pid file.
 //!
-//! Promised: of two processes with one pid file at most one is managed or operated by people, because
-//! both would take the same life for theirs. The second one's start, restart or manage is refused,
-//! with the name of the first, before anything runs. A registration alone holds nothing: clients
-//! rename processes without unregistering the old name. Absent: links between paths; two names of one
-//! file count as two files.
+//! Promised: of two processes with one pid file at most one is managed or operated, because both would claim the same
+//! life. A start, restart or manage of the second is refused, with the name of the first, before anything runs. A
+//! registration alone claims nothing: clients rename processes without unregistering the old name.
+//! Absent: symlinks between paths; two names of one file count as two files.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,4 +1,8 @@
-//! The machines of all processes on this host, by their keys and the pids of their lives, and the instances of each.
+//! The machines of all processes on this host, by key and by the pids of their lives, and the instances of each.
+//!
+//! Promised: touched processes are remembered until somebody takes them; each has one timer; two successive machines
+//! with the same key never use the same request numbers.
+//! Absent: handling events, and clocks.
 
 //!
 //! Promised: who was touched is known until somebody takes it; each has one timer; no two machines of one key, one after

@@ -1,9 +1,9 @@
-//! Everything that is registered on the host, told to an agent whose state directory is older than what the server
-//! remembers of unregistrations: a copy from a snapshot of the machine.
+//! The full list of registrations, sent to an agent whose state directory is older than the server's memory of
+//! unregistrations: a copy from a snapshot of the machine.
 //!
-//! Promised: only a list that has come whole and in order counts; then what is not in it is unregistered, which releases
-//! a process and leaves it alone, and pools that are not in it limit nothing any more. Absent: who gets such a list,
-//! which the server decides (`store`, "pruned_generation").
+//! Promised: only a complete list, received in order, counts; then what is not in it is unregistered, which releases
+//! a process and leaves it alone, and pools that are not in it are no longer enforced.
+//! Absent: who gets such a list, which the server decides (`store`, "pruned_generation").
 
 use std::collections::HashSet;
 

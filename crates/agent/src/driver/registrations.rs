@@ -1,7 +1,8 @@
-//! How far this agent has come with what the server has registered on its host.
+//! How far this agent has processed the server's registrations for its host.
 //!
-//! Promised: a generation counts as seen only when the ledger holds what came with it; while a registration waits for
-//! the end of what is under way, that is known. Absent: the registrations themselves, which the machines hold.
+//! Promised: a generation counts as seen only when the ledger holds what came with it; a registration that waits for
+//! work in progress is tracked.
+//! Absent: the registrations themselves, which the machines hold.
 
 use std::collections::HashSet;
 use std::sync::Arc;

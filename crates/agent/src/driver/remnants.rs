@@ -1,6 +1,7 @@
-//! What processes may have left on the host: their cgroups, what has left those, and processes that were forgotten.
+//! What processes may have left on the host: cgroups, processes that escaped them, and forgotten processes.
 //!
-//! Promised: what may be there is known until somebody has found that it is not. Absent: ending anything, and the host.
+//! Promised: what may exist stays known until it was found to be gone.
+//! Absent: ending anything, and the host.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -1,5 +1,4 @@
-//! What the server hears: outcomes at once, changes of processes in company, and of all of them now
-//! and then what they use.
+//! Reports to the server: outcomes at once, process changes in batches, and the usage of all processes periodically.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,5 +1,5 @@
-//! The schedules of periodic processes: which run is due. Crontab rules follow the host's wall clock and time
-//! zone; cycles follow the time since boot, so that a clock that is set neither loses nor adds a run.
+//! The schedules of periodic processes: which run is due. Crontab rules follow the host's wall clock and time zone;
+//! cycles follow the time since boot, so that setting the clock neither loses nor adds a run.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,9 +1,9 @@
-//! How many commands begin at the same time, by what they are for: a storm of restarts must not hold
-//! up an operator's stop, nor questions either of them.
+//! How many commands start at the same time, by purpose: a storm of restarts must delay neither an operator's stop
+//! nor health checks, and vice versa.
 //!
-//! Promised: whoever waits is served in the order of arrival, within its patience; a command that
-//! takes its time, or is the process itself, holds up nobody for longer than [`SLOT_HOLD_MAX`]. Absent: a
-//! bound on commands that run. There is one at a time for each process.
+//! Promised: waiters are served in order of arrival, within their patience; a slow command, or one that is the
+//! process itself, delays nobody for longer than [`SLOT_HOLD_MAX`].
+//! Absent: a bound on running commands. There is at most one per process.
 
 use std::sync::Arc;
 use std::time::Duration;

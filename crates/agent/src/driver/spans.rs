@@ -1,4 +1,4 @@
-//! The agent's part of the traces of tasks: one span for each operation, from its arrival to its outcome.
+//! The agent's part of the traces of tasks: one span per operation, from its arrival to its outcome.
 
 use std::collections::HashMap;
 use std::time::Instant;

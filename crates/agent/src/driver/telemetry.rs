@@ -1,4 +1,4 @@
-//! What the driver tells of itself: counters, spans of operations, and that it turns.
+//! What the driver reports about itself: counters, spans of operations, and a sign of progress.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

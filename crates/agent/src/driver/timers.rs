@@ -1,4 +1,4 @@
-//! When the machine of each process wants to be woken. One time for each; reads no clock.
+//! When the machine of each process wants to be woken. One time per process; reads no clock.
 
 use std::collections::{BTreeSet, HashMap};
 

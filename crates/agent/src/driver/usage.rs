@@ -1,8 +1,8 @@
-//! Recording what processes use, and answering who asks.
+//! Records what processes use, and answers queries.
 //!
-//! Promised: the history gets the samples of the limits and, of the other processes, those of every minute, which are
-//! taken with or without a server. A link that is behind is not burdened with answers. Absent: the rings and files (see
-//! `history`).
+//! Promised: the history gets the samples taken for limits and, for the other processes, one a minute, with or
+//! without a server. A congested link gets no answers.
+//! Absent: the rings and files (see `history`).
 
 use std::collections::HashMap;
 use std::time::Duration;

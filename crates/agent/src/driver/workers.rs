@@ -1,6 +1,7 @@
-//! Tasks that work beside the driver, and how they answer it.
+//! Background tasks of the driver, and how they answer it.
 //!
-//! Promised: what a task owes comes to the inbox also if the task panics ([`answers`](super::answers)). Absent: waiting for them.
+//! Promised: the answer that a task owes reaches the inbox even if the task panics ([`answers`](super::answers)).
+//! Absent: waiting for them.
 
 use std::future::Future;
 

@@ -1,9 +1,10 @@
-//! The last seven days of each process, in one file of fixed size for each.
+//! The last seven days of each process, in one file of fixed size per process.
 //!
-//! Promised: files are private, preallocated and at most [`FILES_MAX`]; none is made where the disk has less than
-//! [`FREE_BYTES_MIN`] left; a file that is damaged or not ours costs only its own history, and so does one that cannot
-//! be written. A step is written in place, within one sector, and nothing is synced: after a crash of the agent all of
-//! it is there, after one of the host perhaps not the last minutes. Absent: time, threads.
+//! Promised: files are private, preallocated and at most [`FILES_MAX`]; none is created if the disk has less than
+//! [`FREE_BYTES_MIN`] left; a file that is damaged, not ours or not writable costs only its own history. A step is
+//! written in place, within one sector, and nothing is synced: a crash of the agent loses nothing, one of the host
+//! perhaps the last minutes.
+//! Absent: time, threads.
 
 use std::collections::HashSet;
 use std::fs::File;

@@ -1,8 +1,8 @@
 //! The last hour of one process, in memory: a ring of steps with the average and the maximum of each.
 //!
-//! Promised: points are within the last hour, in order, and each value lies in the step in which it was recorded.
-//! A clock that goes back takes with it what is later than now; one that goes forth leaves a hole. Absent: clocks
-//! (`now` is an argument, in Unix seconds) and how often samples come.
+//! Promised: points are within the last hour, in order, and each value is in the step in which it was recorded. A
+//! clock that goes back discards what is later than now; one that goes forward leaves a gap.
+//! Absent: clocks (`now` is an argument, in Unix seconds) and how often samples come.
 
 use proctor_model::{Spread, UsagePoint, UsageRange};
 

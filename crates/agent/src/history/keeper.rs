@@ -1,8 +1,9 @@
-//! Who reads and writes the files of the week, in order and away from the driver.
+//! Reads and writes the files of the week, in order and off the driver's thread.
 //!
-//! Promised: jobs are carried out one after the other, so a file that was removed does not come back; at most
-//! [`JOBS_MAX`] wait, and a disk that hangs costs the history and nothing else. A removal that was not carried out is
-//! made up for; whoever asks is answered, also about a file that cannot be read. Absent: retries of anything else.
+//! Promised: jobs run one after the other, so a removed file does not come back; at most [`JOBS_MAX`] wait, and a
+//! disk that hangs costs the history and nothing else. A removal that was not carried out is made up for; every query
+//! is answered, even for a file that cannot be read.
+//! Absent: retries of anything else.
 
 use std::collections::HashSet;
 use std::io;

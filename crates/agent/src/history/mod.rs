@@ -1,10 +1,11 @@
-//! What each process used: the last hour in memory, the last seven days on disk.
+//! Usage history of each process: the last hour in memory, the last seven days on disk.
 //!
-//! Promised: the rings of all processes take at most [`RING_BYTES_MAX`] of memory, allocated when the first sample
-//! comes. A process whose limits are watched gets steps of 10 s while [`FINE_BYTES_MAX`] lasts and of 60 s beyond; one
-//! that is measured once a minute gets steps of 60 s; where nothing is left its hour is not kept, and who asks is told.
-//! Five minutes of all processes are written together, so a crash of the agent costs at most the last five. Absent:
-//! clocks (`now` is an argument, in Unix seconds; it may go back) and measuring.
+//! Promised: the rings of all processes take at most [`RING_BYTES_MAX`] of memory, allocated with the first sample. A
+//! process with watched limits gets steps of 10 s while [`FINE_BYTES_MAX`] lasts and of 60 s beyond; one that is
+//! measured once a minute gets steps of 60 s; if nothing is left its hour is not kept, and queries say so. Five
+//! minutes of all processes are written together, so a crash of the agent costs at most the last five.
+//! Absent: clocks (`now` is an argument, in Unix seconds; it may go back) and measuring.
+//! Start at `hour` (memory) and `files` (disk).
 
 mod files;
 mod hour;

@@ -1,7 +1,8 @@
-//! A share in 15 bits, with one bit to spare: a half-precision float without its sign.
+//! A percentage in 15 bits, with one bit to spare: a half-precision float without its sign.
 //!
-//! Promised: what is encoded comes back within 0.1 % of itself (or 0.0001 where it is smaller than that); a larger
-//! share never has a smaller code, so an order between shares survives. Absent: numbers outside 0 to 100.
+//! Promised: a decoded value is within 0.1 % of the original (or 0.0001 if it is smaller than that); a larger value
+//! never has a smaller code, so the order survives.
+//! Absent: numbers outside 0 to 100.
 
 /// The bit that a code does not use.
 pub(super) const FLAG: u16 = 0x8000;

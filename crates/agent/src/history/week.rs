@@ -1,7 +1,8 @@
 //! Steps of five minutes, as they are collected and as they are written.
 //!
-//! Promised: 16 bytes for each step, none of which crosses a sector of the disk; bytes that were never written, or
-//! that are damaged, are no step. Absent: files (see `files`).
+//! Promised: 16 bytes per step, none of which crosses a disk sector; bytes that were never written, or are damaged,
+//! are not a step.
+//! Absent: files (see `files`).
 
 use proctor_model::{Spread, UsagePoint, UsageRange};
 

@@ -1,8 +1,7 @@
-//! Events in the ledger: a bounded table, the number of the next one, and how many had to give way.
+//! Events in the ledger: a bounded table, the next sequence number, and how many events were dropped.
 //!
-//! The count of dropped events is a fact; an event of kind `events_dropped` carries its part of it
-//! away. An event that cannot be read (a newer agent wrote it) counts as dropped: it is
-//! no reason to put the whole ledger aside.
+//! The number of dropped events is recorded; an event of kind `events_dropped` reports its share of it. An event that
+//! cannot be parsed (a newer agent wrote it) counts as dropped: it is no reason to set the whole ledger aside.
 
 use proctor_model::{Event, EventKind};
 use rusqlite::{Connection, params};

@@ -1,8 +1,8 @@
 //! The generation in which each process and pool was assigned.
 //!
-//! Promised: written in the transaction that records the newest generation; so what the agent says that it has is what its
-//! ledger has. What is missing here (an agent of an earlier version wrote the ledger) is generation 0, which no server gave
-//! out: the hash then differs, and the server assigns everything again, once.
+//! Promised: written in the transaction that records the newest generation, so what the agent says it has is what its
+//! ledger has. A missing entry (an agent of an earlier version wrote the ledger) is generation 0, which no server
+//! ever issued: the hash then differs, and the server assigns everything again, once.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,9 +1,9 @@
-//! What somebody on this host has stopped, killed or released, beside the ledger.
+//! What somebody on this host has stopped, killed or released, kept next to the ledger.
 //!
-//! Promised: an agent that loses its ledger before the server has heard of it does not manage such a process again
-//! because the server says so, as long as that registration stands. Absent: a bound that is never reached; beyond
-//! [`RELEASED_MAX`] processes no more are kept, and the log says so. What is added is on disk when that returns, all
-//! of it in one write; what is removed goes with the next commit of the ledger.
+//! Promised: an agent that loses its ledger before the server knows does not manage such a process again on the
+//! server's word, as long as that registration stands. Additions are on disk when the call returns, all in one write;
+//! removals go with the next commit of the ledger.
+//! Absent: an unlimited number; beyond [`RELEASED_MAX`] processes no more are kept, and the log says so.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,12 +1,12 @@
-//! What the ledger owes and cannot write, in a file whose room was taken at the start.
+//! What the ledger owes and cannot write, in a file preallocated at startup.
 //!
-//! Promised: what an operator has stopped, killed, released or unregistered while the disk was full stays so
-//! when the agent, or the host, restarts before there is room; the outcomes of such operations are known; and
-//! everything else that decides about a process is, but its spec, so that a start under way is not repeated. The
-//! newest write that is whole counts. Absent: a bound that is never reached. Beyond [`SLOT_BYTES`], about a
-//! thousand processes, what changed last is kept: stops first, then starts that are under way, then the rest. A
-//! file system that needs room to overwrite (btrfs) may refuse. A process that was registered meanwhile is not
-//! in there: the server assigns it again.
+//! Promised: what an operator has stopped, killed, released or unregistered while the disk was full stays that way if
+//! the agent, or the host, restarts before there is space; the outcomes of such operations are known; and so is
+//! everything else that decides about a process except its spec, so that a start in progress is not repeated. The
+//! newest complete write counts.
+//! Absent: an unlimited size. Beyond [`SLOT_BYTES`], about a thousand processes, the latest changes are kept: stops
+//! first, then starts in progress, then the rest. A file system that needs space to overwrite (btrfs) may fail. A
+//! process that was registered meanwhile is not included: the server assigns it again.
 
 use std::cmp::Reverse;
 use std::fs::File;

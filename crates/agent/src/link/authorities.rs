@@ -1,9 +1,10 @@
 //! Follows a rotation of the control plane's authority over the live session.
 //!
-//! Promised: what the agent says it believes is on its disk; authorities of which it knows none are refused, so that a
-//! session hands trust on and never exchanges it; a certificate of an authority that no longer issues is renewed at once.
-//! Where the disk takes nothing the agent keeps what it has, says so, and tries again with every look at its certificate
-//! and on every session. Absent: signatures, which the caller has checked.
+//! Promised: what the agent says it trusts is on its disk; a set of authorities of which it knows none is rejected,
+//! so that a session can extend trust but never replace it; a certificate of an authority that no longer issues is
+//! renewed at once. If the disk cannot be written, the agent keeps what it has, logs it, and retries with every
+//! certificate check and on every session.
+//! Absent: signatures, which the caller has verified.
 
 use parking_lot::Mutex;
 use proctor_runtime::chain;

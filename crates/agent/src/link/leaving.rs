@@ -1,4 +1,5 @@
-//! How an agent leaves that ends in order: it says so, and is offline at once. One that vanishes is waited for.
+//! How an agent leaves on a clean shutdown: it says goodbye, and is offline at once. One that vanishes gets a grace
+//! period.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! The heartbeat interval of a session, which the server may change while it lasts: it follows the fleet's size.
+//! The heartbeat interval of a session, which the server may change at any time: it scales with the fleet.
 //!
-//! Promised: whatever a server says, heartbeats come neither in a flood nor too seldom to notice that it is gone. Absent: the
-//! heartbeats themselves, which are the driver's.
+//! Promised: whatever a server says, heartbeats are neither too frequent nor too rare to notice that it is gone.
+//! Absent: the heartbeats themselves, which the driver sends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,13 +1,14 @@
-//! In which order what waits for the link goes out.
+//! The order in which messages for the link are sent.
 //!
-//! Promised: what keeps the session and its work going is sent first, then outcomes, then events and what processes do,
-//! and last the answers to questions, which are large; each of these in the order in which it came. No outcome overtakes
-//! another: each says whether its process is managed, and the last word counts. Of [`LAST_EVERY`] turns one goes to
-//! those that are not first, in turn. Holds no more than [`QUEUE_MAX`] messages, takes no more once they have
-//! [`QUEUE_BYTES_MAX`] bytes, and answers with no more than [`ANSWER_BYTES_MAX`] bytes: whoever asks for another log then is
-//! told that the link is behind, and other answers are dropped. Beside them it holds [`CONTROL_MAX`] that keep the session
-//! going: however many outcomes there are, those neither wait for room nor are dropped. Absent: frames and signatures (see
-//! `report_sender`). A message is sent whole, and whatever comes later waits for it.
+//! Promised: what keeps the session and its work going is sent first, then outcomes, then events and observations,
+//! and last the answers to queries, which are large; each class in order of arrival. No outcome overtakes another:
+//! each says whether its process is managed, and the last one counts. One in [`LAST_EVERY`] turns goes to the classes
+//! that are not first, in rotation. Holds no more than [`QUEUE_MAX`] messages, accepts none once they have
+//! [`QUEUE_BYTES_MAX`] bytes, and holds no more than [`ANSWER_BYTES_MAX`] bytes of answers: a request for another log
+//! is then told that the link is congested, and other answers are dropped. In addition it holds [`CONTROL_MAX`]
+//! messages that keep the session going: however many outcomes there are, those neither wait for room nor are
+//! dropped.
+//! Absent: frames and signatures (see `report_sender`). A message is sent whole, and later ones wait for it.
 
 use std::collections::VecDeque;
 

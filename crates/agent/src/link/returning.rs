@@ -1,8 +1,8 @@
-//! Comes back after an absence that was longer than the certificate lives.
+//! Comes back after an absence longer than the certificate's validity.
 //!
-//! Promised: the server is the one of this agent's authority, and the agent proves itself with its own key; nothing is
-//! sent to anybody else, and a certificate that is not for this agent's key and id changes nothing. Absent: the leave to
-//! come back, which an operator gives on the server.
+//! Promised: the server is the one of this agent's authority, and the agent proves itself with its own key; nothing
+//! is sent to anybody else, and a certificate that is not for this agent's key and id changes nothing.
+//! Absent: the permission to come back, which an operator gives on the server.
 
 use std::sync::Arc;
 

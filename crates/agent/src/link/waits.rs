@@ -1,8 +1,8 @@
 //! How long an agent waits before its next attempt, by how the last one ended.
 //!
-//! Promised: a server that is not there is looked for again within seconds, one that has too many agents is left alone
-//! for longer, and one that refused the agent for good for up to 75 s. Nothing else that anybody says keeps an agent away for
-//! longer than [`BUSY_WAIT_MAX`], and nothing at all keeps it from its other endpoints. Reads no clock.
+//! Promised: a server that is down is retried within seconds, an overloaded one is left alone for longer, and one
+//! that refused the agent permanently for up to 75 s. Nothing else keeps an agent away for longer than
+//! [`BUSY_WAIT_MAX`], and nothing at all keeps it from its other endpoints. Reads no clock.
 //! Absent: the order of endpoints (see `endpoints`).
 
 use std::io::ErrorKind;

@@ -1,4 +1,4 @@
-//! The other side of the control socket, and the ledger as a file.
+//! The client side of the control socket, and direct reads of the ledger file.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,11 +1,12 @@
 //! Control of the agent on its own host, with or without a server.
 //!
-//! Promised: only root, or the user that the agent runs as, is heard: the socket is in the private state directory, has
-//! mode 0600, and the peer's credentials are checked. An operation goes through the driver exactly as one of the server
-//! does, is written to the ledger, and is told to the server later, by an event that names the user. Connections,
-//! requests and waits are bounded. Absent: a way to register processes; that is the server's.
+//! Promised: only root, or the user that the agent runs as, may use it: the socket is in the private state directory,
+//! has mode 0600, and the peer's credentials are checked. An operation goes through the driver exactly like one from
+//! the server, is written to the ledger, and is reported to the server later, by an event that names the user.
+//! Connections, requests and waits are bounded.
+//! Absent: registering processes, which only the server does.
 //!
-//! One request and one answer on each connection, each a line of JSON.
+//! One request and one reply per connection, each a line of JSON. Start at `socket` (the agent) and `client` (`ctl`).
 
 mod client;
 mod socket;

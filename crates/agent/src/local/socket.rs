@@ -1,4 +1,4 @@
-//! The agent's side of the control socket.
+//! The server side of the control socket, in the agent.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Logs on a real host: what is shown of them, and what is not.
+//! Logs on a real host: what is shown, and what is not.
 
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};

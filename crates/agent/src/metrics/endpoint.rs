@@ -1,10 +1,10 @@
-//! Metrics on a port of the loopback, for a Prometheus or an exporter on the same host.
+//! Metrics on a loopback port, for a Prometheus or an exporter on the same host.
 //!
-//! Promised: no address but the loopback's is listened on; at most [`CONNECTIONS_MAX`] connections, each of which has
-//! [`HEAD_TIME_MAX`] for a request of at most [`HEAD_BYTES_MAX`] bytes and [`TIME_MAX`] for everything. Whoever comes
-//! is let in: of too many connections the oldest goes that has asked for nothing. The driver is asked at most once in
-//! [`TEXT_AGE_MAX`]. Anybody on the host may read it, as they may read `/proc`. Absent: everything of HTTP that a
-//! scrape does not need.
+//! Promised: only loopback addresses are listened on; at most [`CONNECTIONS_MAX`] connections, each with
+//! [`HEAD_TIME_MAX`] for a request of at most [`HEAD_BYTES_MAX`] bytes and [`TIME_MAX`] in all. New connections are
+//! always accepted: if there are too many, the oldest one without a request is dropped. The driver is queried at most
+//! once per [`TEXT_AGE_MAX`]. Anybody on the host may read it, as they may read `/proc`.
+//! Absent: everything in HTTP that a scrape does not need.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,8 +1,8 @@
-//! What the agent counts of itself, for Prometheus.
+//! The agent's own metrics, for Prometheus.
 //!
-//! Promised: every name and label of what is counted is in this file, and of what a scrape looks up in
-//! `driver/metrics.rs`; labels come from tables of ours. Counting never fails and waits for nobody. Absent: who may
-//! read it: that is the control socket, or a port of the loopback (`endpoint`).
+//! Promised: every name and label of a counter is in this file, and of what a scrape looks up in `driver/metrics.rs`;
+//! labels come from our own tables. Counting never fails and never waits.
+//! Absent: who may read it: that is the control socket, or a loopback port (`endpoint`).
 
 mod endpoint;
 

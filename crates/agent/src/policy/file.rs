@@ -1,9 +1,8 @@
-//! The policy file on its disk: who may have written it, and whether it has changed.
+//! The policy file on disk: who may have written it, and whether it has changed.
 //!
-//! Promised: a file that others may write is never obeyed; a change counts within about a second of
-//! the next operation; a file that becomes wrong, or goes away, leaves the last good policy in force
-//! and says so in the log. Absent: a thread of its own. The file belongs on a disk that does not
-//! hang, as `/etc` does.
+//! Promised: a file that others can write is never obeyed; a change takes effect within about a second of the next
+//! operation; if a file becomes invalid, or disappears, the last valid policy stays in force, and the log says so.
+//! Absent: its own thread. The file belongs on a disk that does not hang, like `/etc`.
 
 use std::fs::Metadata;
 use std::io::{self, Read};

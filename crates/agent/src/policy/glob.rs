@@ -1,4 +1,4 @@
-//! Names with `*` in them, which stands for any text, also for none.
+//! Names with `*`, which matches any text, including none.
 
 use serde::Deserialize;
 

@@ -1,7 +1,8 @@
-//! Whether a path is inside one of some roots, by its components and by where its links lead.
+//! Whether a path is inside one of several roots, by its components and by where its symlinks lead.
 //!
-//! Promised: `/data` does not allow `/database`; the part of a path that exists is resolved, and what
-//! cannot be resolved is not inside. Absent: any hold on what becomes of a path afterwards.
+//! Promised: `/data` does not allow `/database`; the existing part of a path is resolved, and what cannot be resolved
+//! is not inside.
+//! Absent: any guarantee about what happens to a path afterwards.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,12 @@
 //! Upgrades of this agent over the link: order, fetch, check, trial.
 //!
-//! Promised: only an order that was signed for the session is obeyed, and only one that the host's policy allows, that is
-//! for this kind of machine, and that does not go back to an older version unless it says so; the policy is asked again
-//! before anything of the new program runs. The new program is fetched in parts that the agent asks for one at a time, so
-//! that a slow link keeps its order and memory is bounded; a break costs one part. What the order says is compared with
-//! what came before anything of it runs. An order that is repeated is answered and not repeated. How it ended is told by an
-//! event, and on every session until the next upgrade. Absent: what the driver does, and the trial itself (`trial`).
+//! Promised: only an order signed for the session is obeyed, and only if the host's policy allows it, it is for this
+//! architecture, and it does not downgrade unless it says so; the policy is checked again before the new program
+//! runs. The new program is fetched in chunks that the agent requests one at a time, so that a slow link stays in
+//! order and memory is bounded; an interruption costs one chunk. What arrived is compared with the order before any
+//! of it runs. A repeated order is answered but not carried out again. The result is reported by an event, and on
+//! every session until the next upgrade.
+//! Absent: what the driver does, and the trial itself (`trial`).
 //!
 //! Start at [`Upgrader::run`].
 

@@ -1,9 +1,9 @@
-//! The program file of this agent, and the new one beside it.
+//! The program file of this agent, and the new one next to it.
 //!
-//! Promised: only a regular file that this program runs from is ever replaced, in a directory that nobody but root and
-//! the agent's own user can write; the new program is beside it, whole and checked, before it has the name of the old
-//! one; the name always leads to one of the two. What was replaced stays as `NAME.previous`. Absent: trust in the bytes,
-//! which come from an order that was signed.
+//! Promised: only the regular file that this program runs from is ever replaced, in a directory that only root and
+//! the agent's own user can write to; the new program is next to it, complete and verified, before it gets the name
+//! of the old one; the name always refers to one of the two. The replaced program stays as `NAME.previous`.
+//! Absent: trust in the bytes, which come from a signed order.
 
 use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};

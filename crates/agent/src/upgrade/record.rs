@@ -1,8 +1,8 @@
-//! What the agent keeps of an upgrade, across all programs that take part in it.
+//! What the agent records about an upgrade, across all programs that take part in it.
 //!
-//! Promised: a record is whole or the one before, also after a power failure, and for its owner alone. Two programs never
-//! write it at once: the agent that runs does, and between its end and the next start the one that watches the trial.
-//! Later versions read it: fields are only added.
+//! Promised: a record is complete or the previous one, even after a power failure, and readable only by its owner.
+//! Two programs never write it at once: the running agent does, and between its exit and the next start the one that
+//! watches the trial. Later versions read it: fields are only added.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,16 +1,17 @@
 //! The trial of a new program: the old one stays and watches.
 //!
-//! Promised: the process of the agent is the same before, during and after an upgrade, so that whoever started it (systemd,
-//! or nobody) has nothing to do, and what it is the parent of stays its child. The new program runs as a child, with
-//! everything an agent does; it gets the name of the old one only after it has proved itself, so that a power failure, or
-//! the death of everything, at any moment before leaves the old one installed. A new program that ends, hangs, cannot
-//! keep a session, or does not end well when it is asked to is killed, and the old one goes on by itself. The new program
-//! never outlives the old one that watches it. Who stops the agent at any moment stops it: nothing is started after that.
-//! Absent: what an agent does; during a trial the old one does nothing of it. What the new program does with systemd
-//! (its readiness and watchdog) is not tried; the server watches the hosts of a ring before it begins the next one.
+//! Promised: the agent's process is the same before, during and after an upgrade, so that whatever started it
+//! (systemd, or nothing) does not notice, and its children stay its children. The new program runs as a child and
+//! does everything an agent does; it gets the name of the old one only after it has proved itself, so that a power
+//! failure, or a complete crash, at any earlier moment leaves the old one installed. A new program that exits, hangs,
+//! cannot keep a session, or does not exit cleanly when asked is killed, and the old one continues on its own. The
+//! new program never outlives the old one that watches it. Stopping the agent works at any moment: nothing is started
+//! after that.
+//! Absent: what an agent does; during a trial the old one does none of it. The new program's interaction with systemd
+//! (readiness and watchdog) is not tested; the server watches the hosts of a ring before it begins the next one.
 //!
-//! Start at [`Trial::begin`], in the agent that has ended: it becomes the program that watches, so that no thread of the agent
-//! and nothing that it has open is left while another one works. That program goes on in [`Trial::run`].
+//! Start at [`Trial::begin`], in the agent that has ended: it becomes the watcher, so that no thread of the agent,
+//! and nothing it has open, is left while another one works. The watcher continues in [`Trial::run`].
 
 use std::ffi::OsString;
 use std::io::Write;

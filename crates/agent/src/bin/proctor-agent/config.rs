@@ -1,7 +1,7 @@
 //! `proctor-agent config`, and the configuration file of the agent.
 //!
-//! Promised: flags and the environment go before the file; a file with a mistake starts nothing. A join token is a
-//! secret for one start and has no key; `token_file` has one. SIGHUP applies `log`, and says what needs a restart.
+//! Promised: flags and environment override the file; an invalid file starts nothing. A join token is a secret for
+//! one start and has no key; `token_file` has one. SIGHUP applies `log`, and logs what needs a restart.
 
 use std::convert::Infallible;
 use std::ffi::OsString;

@@ -1,8 +1,8 @@
-//! `proctor-agent install`: this program as a service of this host.
+//! `proctor-agent install`: installs this program as a service on this host.
 //!
-//! Promised: the token goes into a file for root alone, never into an argument or a unit; what is there already is
-//! replaced whole or not at all; a host that has enrolled keeps its identity. Absent: other init systems than systemd;
-//! there it says what to run.
+//! Promised: the token goes into a root-only file, never into an argument or a unit; existing files are replaced
+//! atomically or not at all; an enrolled host keeps its identity.
+//! Absent: init systems other than systemd; there it prints what to run.
 
 use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};

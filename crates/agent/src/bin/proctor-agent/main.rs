@@ -1,4 +1,5 @@
-//! The program for every host.
+//! `proctor-agent`, the program for every host: parses flags and starts the agent, or one of its subcommands (`ctl`,
+//! `config`, `install`). The work itself is in the library; start at `proctor_agent::driver`.
 
 mod config;
 mod ctl;

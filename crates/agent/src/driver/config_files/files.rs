@@ -1,10 +1,10 @@
-//! The files of a configmap as they are on the disk, compared with what they should be.
+//! The files of a configmap on disk, compared with what they should be.
 //!
-//! Promised: a file is read only when it may have changed, never more than [`FILE_BYTES_MAX`] of one
-//! and [`CHECK_BYTES_MAX`] in one check, and only with the rights of the process's user, past no directory that this user
-//! may not enter; a change is told when right becomes wrong or wrong becomes right. Absent: a limit of time, so this runs
-//! on a thread where it may hang; what a wrong file
-//! holds, which is told to nobody.
+//! Promised: a file is read only if it may have changed, never more than [`FILE_BYTES_MAX`] of one and
+//! [`CHECK_BYTES_MAX`] per check, and only with the permissions of the process's user, never past a directory that
+//! this user may not enter; only transitions between matching and not matching are reported.
+//! Absent: a timeout, so this runs on a thread that may hang; and the contents of a file that does not match, which
+//! are never disclosed.
 
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;

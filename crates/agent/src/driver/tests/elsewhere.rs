@@ -1,4 +1,4 @@
-//! A process that is registered elsewhere while an operation on the one before is under way.
+//! A process is registered with another pid file while an operation on the previous one is in progress.
 
 use super::mishaps::{managed, sleeper, unregister, without_its_ledger};
 use super::*;

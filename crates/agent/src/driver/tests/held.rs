@@ -1,4 +1,4 @@
-//! What the agent says that it has, and what it tells a server that has the same.
+//! What the agent says it has, and what it sends to a server that has the same.
 
 use proctor_model::{AgentState, StateHash};
 use proctor_wire::RegisteredPart;

@@ -1,4 +1,4 @@
-//! File systems that hang, and what of a host hangs with them.
+//! Hanging file systems, and what hangs with them.
 
 use proctor_testkit::{HungFileSystem, MemoryTrap, skip};
 

@@ -1,4 +1,4 @@
-//! Logs, as the driver answers for them.
+//! Logs, as the driver returns them.
 
 use proctor_model::{LogQuery, LogState, LogTail};
 use proctor_testkit::{HungFileSystem, skip};

@@ -1,4 +1,4 @@
-//! Answers that come late, writes that come to nothing, neighbours, and two who ask at once.
+//! Late answers, failed writes, neighbouring processes, and concurrent requests.
 
 use super::*;
 

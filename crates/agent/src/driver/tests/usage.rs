@@ -1,4 +1,4 @@
-//! What processes used, as the driver records it and answers for it.
+//! Usage, as the driver records and returns it.
 
 use proctor_model::{UsageHistory, UsageKept, UsageRange};
 
