@@ -1,7 +1,7 @@
-//! What an administrator makes: join tokens for new agents, apps for callers.
+//! What an administrator creates: join tokens for new agents, apps for callers.
 //!
-//! Works on any store, so that it can be used beside a running server too. The secrets are returned
-//! once and only their hashes are kept.
+//! Works on any store, so it can also be used alongside a running server. Secrets are returned once, and only their
+//! hashes are kept.
 
 mod local;
 

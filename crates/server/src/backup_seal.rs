@@ -1,8 +1,9 @@
-//! The seal of a backup's secrets.
+//! Seals the secrets of a backup.
 //!
-//! Promised: the secrets of a sealed backup (the authority's key, the keys that app secrets are hashed and sealed with)
-//! are of no use without its passphrase: argon2id makes a key of that, and AES-256-GCM binds each secret to its name.
-//! Absent: the rest of a backup. Specs, events and the audit can be read in it.
+//! Promised: the secrets of a sealed backup (the authority's key, the keys that app secrets are hashed and sealed
+//! with) are useless without its passphrase: argon2id derives a key from it, and AES-256-GCM binds each secret to its
+//! name.
+//! Absent: the rest of a backup. Specs, events and the audit log are readable.
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};

@@ -1,12 +1,12 @@
-//! The agent programs that this server holds, for upgrades.
+//! The agent programs that this server offers for upgrades.
 //!
-//! Promised: a build is a plain file directly in the download directory, an ELF program with the mark of an agent, known
-//! by its digest; its version and machine are read from the file, which is never run. File and directory belong to root or
-//! to the server's user, and nobody else may write them: otherwise there is no build, and the log says why. Once known, its
-//! bytes come from the file that was read then, whatever has its name meanwhile; once that file was written again it is no
-//! longer known. Absent: any way to add one over the
-//! network. Who may write that directory decides what agents can become; administrators of the fleet choose among what is
-//! there.
+//! Promised: a build is a plain file directly in the download directory, an ELF program with the mark of an agent,
+//! identified by its digest; its version and architecture are read from the file, which is never run. File and
+//! directory are owned by root or the server's user and writable by nobody else; otherwise there is no build, and the
+//! log says why. Once known, its bytes come from the file that was read then, whatever has its name now; if that file
+//! was overwritten it is no longer known.
+//! Absent: any way to add one over the network. Anyone who can write to that directory decides what agents can run;
+//! fleet administrators choose among what is there.
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};

@@ -1,8 +1,9 @@
-//! Administration on the data directory itself, without the API: how the first app is made.
+//! Administration on the data directory itself, without the API: how the first app is created.
 //!
-//! Promised: a change leaves the same audit entries as one through the API, under the app
-//! [`LOCAL_APP`] and the system user who ran the command. Absent: permissions. Who may write the
-//! file may do everything, and the audit tells honest administrators' deeds only.
+//! Promised: a change leaves the same audit entries as one through the API, under the app [`LOCAL_APP`] and the
+//! system user who ran the command.
+//! Absent: permissions. Anyone who can write the file can do everything, and the audit log only shows what honest
+//! administrators did.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,15 +1,15 @@
-//! Request bodies: how much of them is in memory at once, and who gives way.
+//! Request bodies: how much of them is in memory at once, and which are evicted.
 //!
-//! Promised: a body is read whole, at most [`BODY_BYTES_MAX`] of it, and for at most [`BODY_TIME_MAX`].
-//! Of senders who are not known yet, at most [`STRANGERS_MAX`] bodies are read at once, of callers who have proved who
-//! they are [`CALLERS_MAX`]; beyond that, one gives way (`under_way`). What is larger than [`SMALL_BYTES`] needs room for its whole
-//! length before more of it is read: out of one pool for strangers, of which one address gets a
-//! part, and out of another for callers who have proved who they are, of which one app gets a part, whichever users it
-//! calls for, and one user a part of that. Who
-//! waits too long for room is told to retry; a large body that arrives slowly gives way to who waits. What parsing
-//! builds of a body has a pool of its own ([`Bodies::room_for_values`]), and is held as long as the call. Administrators
-//! have a reserve beyond the pools of callers, so that theirs are read while all others hold everything.
-//! Absent: what the bodies hold.
+//! Promised: a body is read completely, at most [`BODY_BYTES_MAX`] of it, within [`BODY_TIME_MAX`]. At most
+//! [`STRANGERS_MAX`] bodies of unauthenticated senders and [`CALLERS_MAX`] of authenticated callers are read at once;
+//! beyond that, one is evicted (`under_way`). A body larger than [`SMALL_BYTES`] must reserve room for its whole
+//! length before more of it is read: from one pool for unauthenticated senders, of which one address gets a share, or
+//! from another for authenticated callers, of which one app gets a share, whichever users it calls for, and one user
+//! a share of that. A sender who waits too long for room is told to retry; a large body that arrives slowly is
+//! evicted in favour of those waiting. The parsed form of a body has its own pool ([`Bodies::room_for_values`]), and
+//! is held as long as the call. Administrators have a reserve beyond the callers' pools, so that their bodies are
+//! read while all others hold everything.
+//! Absent: the contents of the bodies.
 
 mod room;
 mod under_way;

@@ -1,13 +1,13 @@
-//! Connections of HTTP clients: how many, from whom, and which give way.
+//! HTTP connections: how many, from whom, and which are evicted.
 //!
-//! Promised: no more than [`ConnectionLimits`] are open; when a new one comes beyond that, the one that
-//! gives way is, in this order, a connection on which nobody was authenticated and that is idle, then one
-//! that is slow to send its request or to take an answer, then one that is idle after authenticated calls, then one
-//! on which nothing, or next to nothing, moves while its peer should send a body or take an answer; the longest quiet first. What moves
-//! are bodies, by the kilobyte: single bytes, and frames of HTTP/2 besides calls, do not count. A connection never
-//! gives way while a handler is at work for somebody known. A head that does not come whole, also behind another
-//! request, an idle connection and a peer that does not read are closed after a while whether there is room or not.
-//! Answers that their peers have not taken are bounded (`untaken`). Absent: limits on bodies (`bodies`) and on calls (`limits`).
+//! Promised: no more than [`ConnectionLimits`] are open; beyond that, a new one evicts, in this order: an idle
+//! connection without an authenticated call, one that is slow to send its request or to read a response, one that is
+//! idle after authenticated calls, then a stalled one whose peer should send a body or read a response; the longest
+//! idle first. Progress is measured in kilobytes of bodies: single bytes, and HTTP/2 frames other than calls, do not
+//! count. A connection is never evicted while a handler works for an authenticated caller. Incomplete headers (even
+//! of a pipelined request), idle connections and peers that do not read time out whether there is room or not.
+//! Responses that their peers have not read are bounded (`untaken`).
+//! Absent: limits on bodies (`bodies`) and on calls (`limits`).
 
 mod carried;
 mod framing;

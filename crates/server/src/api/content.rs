@@ -1,8 +1,7 @@
-//! `content` of a finished row: what an operation did, or how a process stands.
+//! `content` of a finished row: what an operation did, or the state of a process.
 //!
-//! Promised: every finished row has content with exactly one element, failed rows too; `pid` is
-//! exactly -1 where the process does not run; numbers and texts have the types that the Go clients
-//! decode.
+//! Promised: every finished row has content with exactly one element, failed rows too; `pid` is exactly -1 if the
+//! process is not running; numbers and texts have the types that the Go clients decode.
 
 use std::borrow::Cow;
 

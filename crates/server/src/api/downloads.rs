@@ -1,10 +1,12 @@
 //! The agent program for new hosts, served by the server itself.
 //!
-//! Promised: only plain files directly in the download directory, with simple names, are served, to anybody: they are no
-//! secret, and a new host has nothing to show yet. `NAME.sha256` is the digest, `NAME.sig` the authority's signature
-//! (ECDSA P-256 with SHA-256, DER) of the file, which is good for a file alone, `authority.pem` the certificate to check
-//! it with. A file is read in pieces, also to sign it, by a bounded number of callers at once (`slots`). Absent: trust in this way of transport; who joins a host
-//! pins the digest, which the native API tells administrators (`proctor join-command`).
+//! Promised: only plain files directly in the download directory, with simple names, are served, to anybody: they are
+//! not secret, and a new host has no credentials yet. `NAME.sha256` is the digest, `NAME.sig` the authority's
+//! signature (ECDSA P-256 with SHA-256, DER) of the file, which is valid only for a file, `authority.pem` the
+//! certificate to verify it with. A file is read in chunks, also to sign it, by a bounded number of callers at once
+//! (`slots`).
+//! Absent: trust in the transport; new hosts pin the digest, which the native API shows to administrators
+//! (`proctor join-command`).
 
 mod slots;
 

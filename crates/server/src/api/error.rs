@@ -1,8 +1,8 @@
-//! The one catalogue of errors that concern a whole request.
+//! The catalogue of errors that concern a whole request.
 //!
-//! Promised: every family's numbers, and `docs/errors.md`, are made from [`PROBLEMS`] (whole
-//! requests) and [`proctor_model::CODES`] (single targets). Absent: texts that depend on the
-//! request; they are in the error itself.
+//! Promised: every family's numbers, and `docs/errors.md`, are generated from [`PROBLEMS`] (whole requests) and
+//! [`proctor_model::CODES`] (single targets).
+//! Absent: texts that depend on the request; they are in the error itself.
 
 use std::time::Duration;
 

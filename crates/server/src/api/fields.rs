@@ -1,8 +1,8 @@
-//! Walking through the JSON of a request: liberal about forms, exact about field paths.
+//! Walks through the JSON of a request: liberal about forms, exact about field paths.
 //!
-//! Promised: null counts as absent; whole numbers may come as text; an error names the path of its
-//! field, built only when there is one, so that a hundred thousand targets cost nothing extra.
-//! Derived deserialisers are not used for requests: they cannot say where in a list they failed.
+//! Promised: null counts as absent; integers may be sent as text; an error names the path of its field, which is
+//! built only on error, so that a hundred thousand targets cost nothing extra. Derived deserialisers are not used for
+//! requests: they cannot say where in a list they failed.
 
 use std::str::FromStr;
 

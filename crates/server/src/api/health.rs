@@ -1,8 +1,8 @@
-//! `/healthz` and `/readyz`: whether the server lives, and whether it can do all of its work.
+//! `/healthz` and `/readyz`: whether the server is alive, and whether it can do all of its work.
 //!
-//! Promised: `/healthz` is 503 where a restart could help (a critical task has ended, the store cannot be
-//! read), and says `degraded` with the reason where only writing fails; `/readyz` is 503 in both cases and
-//! during the shutdown. Nobody makes the store busy by asking: what was found holds for [`FRESH`].
+//! Promised: `/healthz` is 503 if a restart could help (a critical task has died, the store cannot be read), and says
+//! `degraded` with the reason if only writing fails; `/readyz` is 503 in both cases and during shutdown. Health
+//! checks cannot load the store: a result is cached for [`FRESH`].
 //! Absent: credentials. The reasons name no file and no host.
 
 use std::time::Duration;

@@ -1,7 +1,8 @@
-//! Work that would hold a worker, and every other call on it, for milliseconds.
+//! Work that would block a worker, and every other call on it, for milliseconds.
 //!
-//! Promised: it runs on a thread for blocking work, so much of one kind at a time; who waits too long for a turn is told
-//! to come again. Absent: who may ask for it.
+//! Promised: it runs on the blocking pool, with a limit per kind; a caller that waits too long for a turn is told to
+//! retry.
+//! Absent: permissions.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! HTTPS: which certificate is shown, its reload, and handshakes.
+//! HTTPS: the served certificate, its reload, and handshakes.
 //!
-//! Promised: a new certificate is shown to the connections that come after it, without a restart; one that cannot be
-//! used leaves the old one in place, with a line in the log. A handshake has a limit, and counts as a connection of
-//! a stranger that gives way to others; peers that say nothing, or stop in the middle, keep nobody off.
+//! Promised: a new certificate is used for new connections, without a restart; an unusable one leaves the old one in
+//! place, with a log line. A handshake has a timeout, and counts as an unauthenticated connection that can be
+//! evicted; peers that send nothing, or stall, keep nobody out.
 //! Absent: client certificates, and the link, which has its own.
 
 use std::net::{IpAddr, SocketAddr};

@@ -1,8 +1,7 @@
-//! The JSON of a request, read where it lies.
+//! The JSON of a request, parsed without copying.
 //!
-//! Promised: a text without escapes is that of the body and no copy; an object is a list of its
-//! fields, so that a hundred thousand targets cost one allocation each. Of two fields with one name the
-//! last one counts.
+//! Promised: a string without escapes borrows from the body; an object is a list of its fields, so that a hundred
+//! thousand targets cost one allocation each. Of two fields with the same name the last one counts.
 
 use std::borrow::Cow;
 use std::fmt;

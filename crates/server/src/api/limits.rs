@@ -1,13 +1,13 @@
-//! How much one caller may ask at once: calls in a second, and calls, waits and streams at the same time.
+//! Rate and concurrency limits per caller: calls per second, and calls, waits and streams at the same time.
 //!
-//! Promised: every refusal says when to come again and is written in the family's own shape. A rate
-//! counts for an app (for a user who comes without one, for the user) over all dialects. A [`Quota`] is
-//! taken only by callers who have proved who they are; none of them gets more than a part of it, nor an app
-//! more than half by naming many users. One user of an app leaves some of either to its others (`shares`). Administrators have a reserve beyond all of that, of which one app (or user
-//! without one) gets a quarter; one that holds nothing of the reserve gets one in any case, so that whatever all others
-//! hold, administrators among them, an administrator gets a call through. Calls that wait, for a
-//! body or for events, take none of the quota of calls. Absent: rates of
-//! addresses; a proxy in front knows those better.
+//! Promised: every refusal says when to retry and is written in the family's own shape. A rate applies to an app (or
+//! to a user who comes without one) across all dialects. A [`Quota`] is taken only by authenticated callers; none of
+//! them gets more than a share of it, nor an app more than half by naming many users. One user of an app leaves some
+//! of either to its other users (`shares`). Administrators have a reserve beyond all of that, of which one app (or
+//! user without one) gets a quarter; one that holds none of the reserve always gets one, so that an administrator
+//! gets a call through whatever all others hold, other administrators included. Calls that wait, for a body or for
+//! events, do not use the quota of calls.
+//! Absent: rates per address; a proxy in front knows those better.
 
 use std::num::NonZeroU32;
 use std::str::FromStr;

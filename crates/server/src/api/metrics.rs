@@ -1,9 +1,9 @@
-//! `GET /metrics`, `GET /metrics/processes`, and the measure of every request.
+//! `GET /metrics`, `GET /metrics/processes`, and the measurement of every request.
 //!
-//! Promised: metrics are for callers who may read everything, and for the addresses of `--metrics-from`; nobody else
-//! learns more than that they may not. However many ask, metrics are rendered once at a time, for all who have come
-//! meanwhile, and with pauses; those of processes once in [`PROCESSES_FRESH`]. Every request has one id, in its answer, in the audit and in the log. A route is
-//! counted as the table writes it, so that no caller makes up a label.
+//! Promised: metrics are for callers who may read everything, and for the addresses of `--metrics-from`; others only
+//! learn that they may not. However many ask, metrics are rendered once at a time, for all who are waiting, and with
+//! pauses; those of processes once per [`PROCESSES_FRESH`]. Every request has one id, in its response, in the audit
+//! log and in the request log. A route is counted as written in the table, so that no caller can create a label.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,9 +1,10 @@
-//! The HTTP border: dialects decode into one model and encode from it.
+//! The HTTP API layer: dialects decode into one model and encode from it.
 //!
-//! Promised: every family of endpoints shares one handler for each capability and differs only in
-//! how a request is decoded, how rows are keyed and how errors are dressed; a request that fails
-//! validation changes nothing; a trailing slash is optional and never redirected; every answer
-//! is JSON; a secret is in no answer, log line or Debug text.
+//! Promised: every family of endpoints shares one handler per capability and differs only in how a request is
+//! decoded, how rows are keyed and how errors are rendered; a request that fails validation changes nothing; a
+//! trailing slash is optional and never redirected; every response is JSON; no secret appears in a response, log line
+//! or Debug text.
+//! Absent: the store, and decisions: handlers go through `control`.
 //! Start at `routes`; `serve` has the sockets, `https` TLS, `proxies` what stands in front.
 
 mod auth;

@@ -1,11 +1,11 @@
-//! Where the JSON of bodies is parsed, and how much of it.
+//! Where JSON bodies are parsed, and how much at once.
 //!
-//! Promised: a body beyond [`INLINE_BYTES_MAX`] is parsed on a thread for blocking work, so that it holds up no other
-//! call; [`AT_ONCE`] such bodies of callers who are known at a time, and as many of others. Of those, one with more than
-//! [`VALUES_MAX`] values, or too many objects, is refused before any is built: two bytes of `0,` would become a value of
-//! 32. What is built of a body beyond [`UNCOUNTED_BYTES_MAX`] has room in memory first, which the parsing holds, and then
-//! its result. A body that waits for a slot or for room holds no call, and of the bodies that wait for a slot no caller
-//! has more than a part.
+//! Promised: a body beyond [`INLINE_BYTES_MAX`] is parsed on the blocking pool, so that it delays no other call;
+//! [`AT_ONCE`] such bodies of authenticated callers at a time, and as many of others. Of those, one with more than
+//! [`VALUES_MAX`] values, or too many objects, is rejected before any is built: two bytes of `0,` would become a
+//! value of 32. The parsed form of a body beyond [`UNCOUNTED_BYTES_MAX`] reserves memory first, held by the parsing
+//! and then by its result. A body that waits for a slot or for room does not count as a call, and no caller has more
+//! than a share of those waiting for a slot.
 //! Absent: what the values mean.
 
 use proctor_model::messages;

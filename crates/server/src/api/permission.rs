@@ -1,5 +1,4 @@
-//! What a refused caller lacks, in the form in which BlueKing's services say it, so that a console can
-//! show what to apply for.
+//! What a refused caller lacks, in the format of BlueKing's services, so that a console can show what to apply for.
 
 use proctor_model::HostKey;
 use serde::Serialize;

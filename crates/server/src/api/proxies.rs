@@ -1,9 +1,9 @@
-//! Whom a request comes from where proxies stand in between.
+//! Who sent a request that came through proxies.
 //!
 //! Promised: a header counts only from a trusted proxy, and only the one header that an operator chose: a proxy that
-//! writes one of them passes the other on as its caller sent it. Of the addresses in it, the right-most that is no
-//! trusted proxy is the caller; everything to the left of that was written by the caller. An address that cannot be
-//! read is nobody's, never the proxy's, and neither is a request without the header.
+//! writes one of them passes the other through unchanged. Of its addresses, the right-most that is not a trusted
+//! proxy is the caller; everything to the left was written by the caller. An address that cannot be parsed counts as
+//! none, never as the proxy's, and so does a missing header.
 //! Absent: the PROXY protocol.
 
 use std::net::{IpAddr, SocketAddr};

@@ -1,9 +1,9 @@
-//! Reading a request: its parameters from body or query, and who sends it.
+//! Reads a request: its parameters from body or query, and its sender.
 //!
-//! Promised: the body is read as JSON whatever its Content-Type says, within the bounds of `bodies`; a
-//! sender whose credentials are in the headers is known before the body is read; before a sender is known, no
-//! more memory is used than the body itself needs; the parameters that handlers see hold no
-//! credentials. A handler reads them first of all, so that it does nothing on a body that is none.
+//! Promised: the body is read as JSON whatever its Content-Type says, within the bounds of `bodies`; a sender with
+//! credentials in the headers is authenticated before the body is read; before a sender is authenticated, no more
+//! memory is used than the body itself needs; the parameters that handlers see contain no credentials. A handler
+//! reads them first, so that it does nothing on an invalid body.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

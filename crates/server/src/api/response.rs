@@ -1,8 +1,8 @@
 //! Envelopes: how each family writes a success and a failure.
 //!
-//! Promised: exactly `{"result","code","message","data","request_id"}`; JOB adds
-//! `job_request_id`; the gateway's own failures have its body, its HTTP status and its headers. What
-//! stands behind an ESB answers with the same fields, of which that needs code, message and data.
+//! Promised: exactly `{"result","code","message","data","request_id"}`; JOB adds `job_request_id`; the gateway's own
+//! failures have its body, its HTTP status and its headers. Behind an ESB the same fields are returned, of which it
+//! needs code, message and data.
 
 use proctor_model::messages;
 use std::any::Any;

@@ -1,8 +1,8 @@
 //! The table of the compatible families: every path and method, and the capability behind it.
 //!
-//! Promised: the router is built from [`table`] and from nothing else, so what the table says about
-//! a route (which class of operations it belongs to, whether it changes anything) is true of what is
-//! served. Absent: the native API, which has a table of its own.
+//! Promised: the router is built from [`table`] and nothing else, so what the table says about a route (its class of
+//! operations, whether it changes anything) is true of what is served.
+//! Absent: the native API, which has its own table.
 
 use axum::Router;
 use axum::extract::{Request, State};

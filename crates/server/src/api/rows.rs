@@ -1,4 +1,4 @@
-//! Maps of rows, one for each target, in the order in which the caller named them.
+//! Maps of rows, one per target, in the order in which the caller named them.
 
 use proctor_model::{Code, Outcome};
 use serde::{Serialize, Serializer};

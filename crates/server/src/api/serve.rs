@@ -1,4 +1,4 @@
-//! The loop that accepts HTTP connections, and one connection from its accept to its end.
+//! The loop that accepts HTTP connections, and the lifetime of one connection.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

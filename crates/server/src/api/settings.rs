@@ -1,4 +1,4 @@
-//! What an operator sets about the border, and what the handlers share at run time.
+//! The operator's settings for the API layer, and what the handlers share at run time.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;

@@ -1,8 +1,9 @@
-//! Who was verified a moment ago, so that a busy caller is not looked up for every call.
+//! Caches recent verifications, so that a busy caller is not looked up for every call.
 //!
-//! Promised: an entry counts for [`FRESH`] at most, so a change beside this server takes effect within
-//! that time, and one through it at once, also where somebody is being looked up at that moment; the number of entries is bounded; keys are keyed hashes, so that memory holds no secret.
-//! Absent: refusals; those are looked up every time.
+//! Promised: an entry is valid for at most [`FRESH`], so a change made outside this server takes effect within that
+//! time, and one made through it at once, even if a lookup is in progress at that moment; the number of entries is
+//! bounded; keys are keyed hashes, so memory holds no secrets.
+//! Absent: refusals, which are looked up every time.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

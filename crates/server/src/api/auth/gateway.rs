@@ -1,8 +1,8 @@
-//! The word of an API gateway in front: the header `X-Bkapi-JWT`, signed with RS512.
+//! Callers vouched for by an API gateway in front: the header `X-Bkapi-JWT`, signed with RS512.
 //!
-//! Promised: only a token that the configured key signed with RS512, that is valid now, and whose app
-//! and user the gateway has verified, is believed. Absent: other algorithms, and keys by `kid`: one
-//! gateway stands in front, with one key.
+//! Promised: a token is accepted only if the configured key signed it with RS512, it is currently valid, and the
+//! gateway has verified its app and user.
+//! Absent: other algorithms, and keys by `kid`: there is one gateway in front, with one key.
 
 use aws_lc_rs::signature::{RSA_PKCS1_2048_8192_SHA512, UnparsedPublicKey};
 use base64::Engine;

@@ -1,11 +1,11 @@
-//! Who asks: an app, and the user it calls for.
+//! Who is calling: an app, and the user it calls for.
 //!
-//! Promised: one way in for every dialect, [`authenticate`]. The header `X-Bkapi-Authorization` is
-//! used alone where it is present. An unknown app and a wrong secret are told apart neither by text nor
-//! by time. A change of an app, a user or a token takes effect at once where it came through this
-//! server, else within [`cache::FRESH`]. No secret is in a Debug text, an error or a log line.
-//! Absent: verification of tokens of other services; from trusted apps they count as a word that there
-//! is a user, from others not at all.
+//! Promised: one entry point for every dialect, [`authenticate`]. The header `X-Bkapi-Authorization` is used alone if
+//! it is present. An unknown app and a wrong secret cannot be distinguished by text or timing. A change of an app, a
+//! user or a token takes effect at once if it was made through this server, otherwise within [`cache::FRESH`]. No
+//! secret appears in a Debug text, an error or a log line.
+//! Absent: verification of other services' tokens; from trusted apps they count as evidence that there is a user,
+//! from others not at all.
 
 mod cache;
 mod gateway;

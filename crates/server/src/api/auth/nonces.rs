@@ -1,9 +1,10 @@
-//! Nonces of signed requests, so that none of them counts twice.
+//! Nonces of signed requests, so that none is accepted twice.
 //!
-//! Promised: a nonce is remembered as long as its signature would count, here and in the store, so that a restart
-//! forgets none. The memory is bounded, for all apps and for each: while it is full, no further signed request is
-//! accepted, so that none can be replayed, and an app that sends too many is in nobody's way but its own. What is too old
-//! to count is forgotten without looking at the rest. Absent: who an app is; only a signature that is right gets here.
+//! Promised: a nonce is remembered as long as its signature would be valid, here and in the store, so that a restart
+//! forgets none. The memory is bounded, in total and per app: while it is full, no further signed request is
+//! accepted, so none can be replayed, and an app that sends too many only blocks itself. Expired nonces are dropped
+//! without scanning the rest.
+//! Absent: who an app is; only requests with a valid signature get here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;

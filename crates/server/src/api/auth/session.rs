@@ -1,10 +1,10 @@
-//! Console sessions: a user token of its own kind that a browser keeps in a cookie.
+//! Console sessions: a special kind of user token that a browser keeps in a cookie.
 //!
-//! Promised: the cookie counts on the native API alone, never in a header and never on the compatible
-//! APIs; a call that may change something also needs the session's CSRF token, which a page of another
-//! origin cannot read. A session lasts [`SESSION_LIFETIME`] and ends early with the token that opened it, with a
-//! new password, with its user, or when it is closed. One-time links work once, for [`LINK_LIFETIME`], and not
-//! after their user was disabled or removed or got another password.
+//! Promised: the cookie is accepted only on the native API, never in a header and never on the compatible APIs; a
+//! call that may change something also needs the session's CSRF token, which a page of another origin cannot read. A
+//! session lasts [`SESSION_LIFETIME`] and ends early with the token that opened it, with a new password, with its
+//! user, or when it is closed. One-time links work once, for [`LINK_LIFETIME`], and not after their user was disabled
+//! or removed or got another password.
 
 use proctor_model::messages;
 use std::collections::HashMap;

@@ -1,6 +1,7 @@
 //! The ESB's signature: base64(HMAC-SHA1(secret, METHOD + path + "?" + parameters)).
 //!
-//! Promised: a signature counts for [`AGE_MAX`], and once (`nonces`). Absent: signatures of apps that were not made for it; they need the secret itself.
+//! Promised: a signature is valid for [`AGE_MAX`], and once (`nonces`).
+//! Absent: signatures of apps that were not created for signing; they have to send the secret itself.
 
 use proctor_model::{Message, messages};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Proving what a request says about its sender.
+//! Verifies what a request claims about its sender.
 
 use proctor_model::{Message, messages};
 use std::time::Instant;

@@ -1,10 +1,11 @@
-//! Room in memory for large bodies, and for what is built of them: who gets it, and who gives way.
+//! Memory for large bodies and their parsed form: who gets it, and who is evicted.
 //!
-//! Promised: a pool never gives out more than its total, nor more than a part to one payer (an app, whichever users it
-//! calls for, or an address), nor more than a part of that to one sender; nor has either more than a part of those that
-//! wait (`shares`). Who waits too long is told to retry; a body that arrives slowly gives way to who waits, and only where that
-//! helps: of the sender or the payer whose own part is used up. Administrators who find no room get some of a reserve
-//! beyond the total, one of the largest at a time. Absent: reading anything.
+//! Promised: a pool never hands out more than its total, nor more than a share to one payer (an app, whichever users
+//! it calls for, or an address), nor more than a share of that to one sender; the same goes for the waiting queue
+//! (`shares`). A sender who waits too long is told to retry; a body that arrives slowly is evicted in favour of those
+//! waiting, but only if that helps: from the sender or payer whose own share is used up. Administrators who find no
+//! room get some from a reserve beyond the total, one of the largest at a time.
+//! Absent: reading anything.
 
 use proctor_model::messages;
 use std::collections::BTreeMap;

@@ -1,10 +1,10 @@
-//! Bodies that are being read, by whom, and which give way.
+//! Bodies being read, by sender, and which are evicted.
 //!
-//! Promised: of one payer (an app, whichever users it calls for, or an address) no more than a part, of one sender no
-//! more than a part of that, of all together no more than the total. Who sends one more than their part loses the one of
-//! theirs that has been quiet for longest; where a payer's part or the total is reached, it is the sender with the most of
-//! that payer, or of the payer with the most, who does. So whoever sends many bodies slowly, or none of them to its end,
-//! is in nobody's way but their own. Absent: reading anything; room for what is large (`room`).
+//! Promised: one payer (an app, whichever users it calls for, or an address) has no more than a share, one sender no
+//! more than a share of that, all together no more than the total. A sender who exceeds its share loses its longest
+//! idle body; if a payer's share or the total is reached, the sender with the most bodies of that payer, or of the
+//! payer with the most, loses one. So a sender of many slow or unfinished bodies only gets in its own way.
+//! Absent: reading anything; room for large bodies (`room`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

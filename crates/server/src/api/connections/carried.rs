@@ -1,5 +1,5 @@
-//! What hyper is given of a connection: its socket, the bodies of its requests and of its answers, each of
-//! which tells the connection what moves.
+//! What hyper gets of a connection: its socket, its request bodies and its response bodies, each of which reports
+//! progress to the connection.
 
 use std::io;
 use std::pin::Pin;

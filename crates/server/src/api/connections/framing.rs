@@ -1,9 +1,9 @@
-//! Where the requests of one HTTP/1 connection end, as far as that can be seen from outside of hyper.
+//! Where the requests of one HTTP/1 connection end, as far as that can be seen from outside hyper.
 //!
-//! Promised: after a call it tells whether the peer has sent more than the call's own request, so that half a
-//! head that was read together with a whole request counts as a head that is coming. Where it cannot tell (a
-//! request that was itself read together with the one before it), it says that there may be more. Absent: any
-//! part in how requests are parsed; a wrong guess only changes how long a connection may wait.
+//! Promised: after a call it tells whether the peer has sent more than the call's own request, so that partial
+//! headers read together with a complete request count as headers in progress. If it cannot tell (a request that was
+//! itself read together with the previous one), it says that there may be more.
+//! Absent: any influence on how requests are parsed; a wrong guess only changes how long a connection may wait.
 
 #[derive(Debug, Default)]
 pub(super) struct Framing {

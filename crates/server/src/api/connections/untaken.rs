@@ -1,8 +1,8 @@
-//! What answers hold in memory until their peers have taken them.
+//! Memory held by responses until their peers have read them.
 //!
-//! Promised: together they hold at most [`UNTAKEN_BYTES_MAX`]; beyond, the connection that holds most of it gives way,
-//! of those that are slow to take it first. An answer whose text others hold, too, is counted once. Absent: answers
-//! below [`UNTAKEN_BYTES_MIN`].
+//! Promised: together they hold at most [`UNTAKEN_BYTES_MAX`]; beyond that, the connection that holds most of it is
+//! evicted, slow readers first. A response whose text others hold, too, is counted once.
+//! Absent: responses below [`UNTAKEN_BYTES_MIN`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -1,9 +1,10 @@
-//! The web console's files, as they were built into the program.
+//! The web console's files, built into the program.
 //!
-//! Promised: every file is served compressed, with an ETag; files under `/assets/` have a hash in their
-//! name and are cached for ever; every other path that a browser opens gets the console's page, which
-//! knows its own routes; the page can load nothing from elsewhere and cannot be framed. Absent: data
-//! (the page asks the native API), and answers to programs: who does not ask for HTML gets the usual 404.
+//! Promised: every file is served compressed, with an ETag; files under `/assets/` have a hash in their name and are
+//! cached forever; every other path that a browser opens gets the console's page, which has its own routes; the page
+//! can load nothing from elsewhere and cannot be framed.
+//! Absent: data (the page uses the native API), and responses for programs: a client that does not ask for HTML gets
+//! the usual 404.
 
 use std::collections::HashMap;
 use std::io::Read;

@@ -1,9 +1,10 @@
-//! Who downloads at the same time, and who gives way.
+//! Who may download at the same time, and who is evicted.
 //!
-//! Promised: strangers share [`STRANGERS_MAX`] slots, one address gets [`PER_PEER_MAX`] of them; administrators and
-//! addresses of enrolled hosts have [`KNOWN_MAX`] slots of their own. Where all slots are taken, a peer that keeps its
-//! next piece waiting gives way to a new one, the longest waiting first. A slot that gave way has closed its file at
-//! once, whether its peer ever reads again or not. Absent: closing connections, which is up to `connections`.
+//! Promised: unknown clients share [`STRANGERS_MAX`] slots, one address gets [`PER_PEER_MAX`] of them; administrators
+//! and addresses of enrolled hosts have [`KNOWN_MAX`] slots of their own. If all slots are taken, a peer that has not
+//! read its last chunk is evicted in favour of a new one, the longest waiting first. An evicted slot closes its file
+//! at once, whether its peer ever reads again or not.
+//! Absent: closing connections, which is up to `connections`.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! Whether agents are there, and what they are.
+//! Whether agents are connected, and their details.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What the server knows about processes and pools: the last observations, not a live look.
+//! What the server knows about processes and pools: the last observations, not a live query.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! From the JSON of the JOB family to the words of the model.
+//! From the JSON of the JOB family to the types of the model.
 
 use std::sync::Arc;
 

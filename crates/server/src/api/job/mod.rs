@@ -1,9 +1,9 @@
 //! The JOB family: processes by path and index key instead of namespace and name.
 //!
-//! Promised: the documents' meaning of every number (manage_proc's 1 is manage, not stop); one
-//! task for all process_infos of a call. A process is the one of the namespace `job` whose name is
-//! its index key, so that the other dialects see it too.
-//! A call is held to its scope: see `control::job`. Absent: the scope of a result, which is checked for its form.
+//! Promised: the documents' meaning of every number (manage_proc's 1 is manage, not stop); one task for all
+//! process_infos of a call. A process is the one in the namespace `job` whose name is its index key, so that the
+//! other dialects see it too. A call is limited to its scope: see `control::job`.
+//! Absent: the scope of a result, of which only the form is checked.
 
 pub(super) mod decode;
 

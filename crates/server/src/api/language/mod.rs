@@ -1,9 +1,9 @@
-//! English and Chinese: which one a caller wants. What we say in each is in the catalogue of `proctor_model::messages`.
+//! English and Chinese: which one a caller wants. The texts are in the catalogue of `proctor_model::messages`.
 //!
-//! Promised: `blueking-language` decides, then `Accept-Language`, then English. What clients compare
-//! ("success", "handling", a message that begins with `stop`) is the same in both. A message is in one
-//! language: where a part of it has no Chinese, all of it is English. The output of a command is never
-//! touched. Absent: other languages, and the meanings of data (states, fields, names).
+//! Promised: `blueking-language` decides, then `Accept-Language`, then English. What clients compare ("success",
+//! "handling", a message that begins with `stop`) is the same in both. A message is in one language: if a part of it
+//! has no Chinese, all of it is English. Command output is never touched.
+//! Absent: other languages, and the meanings of data (states, fields, names).
 
 mod phrases;
 

@@ -1,4 +1,4 @@
-//! The Chinese names of problems and codes, for the gateway's answers and `docs/errors.md`.
+//! The Chinese names of problems and codes, for the gateway's responses and `docs/errors.md`.
 
 use proctor_model::Code;
 

@@ -1,4 +1,4 @@
-//! What somebody should look at: a line for each process and kind of trouble, however many hosts it concerns.
+//! What needs attention: one line per process and kind of problem, however many hosts it affects.
 
 use std::collections::BTreeMap;
 

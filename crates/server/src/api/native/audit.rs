@@ -1,4 +1,4 @@
-//! The audit: read in pages, exported whole, and checked.
+//! The audit log: read in pages, exported as a whole, and verified.
 
 use std::collections::VecDeque;
 

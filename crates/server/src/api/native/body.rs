@@ -1,7 +1,8 @@
-//! Bodies and queries into values, with errors that name the field.
+//! Parses bodies and queries into values, with errors that name the field.
 //!
-//! Promised: what does not fit is told with its path (`hosts[1].ip`); a field that is not known is
-//! named together with those that are; nothing is guessed. Absent: what a value means.
+//! Promised: an invalid value is reported with its path (`hosts[1].ip`); an unknown field is named together with the
+//! known ones; nothing is guessed.
+//! Absent: what a value means.
 
 use std::sync::Arc;
 

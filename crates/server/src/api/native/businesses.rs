@@ -1,4 +1,4 @@
-//! Businesses, sets of them, and which hosts belong where.
+//! Businesses, business sets, and which hosts belong where.
 
 use axum::Json;
 use axum::extract::{Path, State};

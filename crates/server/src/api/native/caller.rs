@@ -1,4 +1,4 @@
-//! Who calls, and the changes that only administrators make.
+//! Who is calling, and changes that only administrators may make.
 
 use std::sync::Arc;
 

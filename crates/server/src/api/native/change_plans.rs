@@ -1,7 +1,7 @@
-//! What setting and deleting pools and forgetting processes would do.
+//! Plans for setting and deleting pools and unregistering processes.
 //!
-//! Whether hosts are connected and what members use comes from the fleet in memory, so it may be some seconds old, and
-//! only for what the caller may read.
+//! Whether hosts are connected and what members use comes from the fleet in memory, so it may be a few seconds old,
+//! and is shown only if the caller may read it.
 
 use std::collections::{HashMap, HashSet};
 

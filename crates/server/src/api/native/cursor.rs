@@ -1,4 +1,4 @@
-//! Where a list goes on: opaque to callers, so that its form may change.
+//! Where a list continues: opaque to callers, so that its form may change.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

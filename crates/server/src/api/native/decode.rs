@@ -1,7 +1,7 @@
-//! JSON and query strings into values, with errors that say what they are.
+//! JSON and query strings into values, with structured errors.
 //!
-//! serde_json and serde_urlencoded tell a missing field from a wrong value only in the words of their messages. Here
-//! the body is read into [`Value`] first, and serde reads from that with an error type of ours.
+//! serde_json and serde_urlencoded distinguish a missing field from a wrong value only in the text of their messages.
+//! Here the body is read into [`Value`] first, and serde reads from that with our own error type.
 
 use std::borrow::Cow;
 use std::fmt::Display;

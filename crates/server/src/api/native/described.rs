@@ -1,7 +1,8 @@
-//! What administrators change, in the words of the audit: what was there before, and what comes.
+//! Describes administrators' changes for the audit log: what was there before, and what replaces it.
 //!
-//! Promised: no secret is in a description, and of an address only what is shown elsewhere. Absent: the moment of
-//! the change; somebody else may have changed the same thing in between, and has an entry of their own.
+//! Promised: no secret is in a description, and of an address only what is shown elsewhere.
+//! Absent: the moment of the change; somebody else may have changed the same thing in between, and has their own
+//! entry.
 
 use proctor_model::{Classes, EventKind, HostKey, Namespace, RoleName, Subject};
 use proctor_store::{Binding, BusinessSet, JoinTokenRecord, RelayToken, Webhook};

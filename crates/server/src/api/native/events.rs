@@ -1,7 +1,7 @@
-//! Events: the newest, those after an id, waiting for those to come, and a stream of them.
+//! Events: the newest, those after an id, long polls, and a stream.
 //!
-//! A stream pulls: it reads the next page from the store when its client has taken the one before, so
-//! that a slow client holds no more than a page. It ends when its caller may not read these events any more.
+//! A stream pulls: it reads the next page from the store when its client has taken the previous one, so that a slow
+//! client holds no more than a page. It ends when its caller may no longer read these events.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

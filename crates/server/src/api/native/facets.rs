@@ -1,4 +1,4 @@
-//! How many processes have which value of what lists are narrowed by, counted in one pass.
+//! How many processes have which value of each filter, counted in one pass.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
-//! Who may do what where: each binding, taken apart into the classes that it gives.
+//! Who may do what where: each binding, split into the classes it grants.
 //!
-//! Promised: whether a grant covers a target is decided by the same [`Permissions`] that calls are judged by.
+//! Promised: whether a grant covers a target is decided by the same [`Permissions`] that calls are checked with.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! Tasks in other shapes than rows: a grid of all targets, and what was asked of one process.
+//! Other views of tasks than rows: a grid of all targets, and the operations on one process.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Processes on all their hosts together.
+//! Processes summed up over all their hosts.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

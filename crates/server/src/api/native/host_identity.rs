@@ -1,4 +1,4 @@
-//! Which key may speak for a host: leave to rejoin, revocation, removal.
+//! Which key may speak for a host: permission to rejoin, revocation, removal.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Hosts: the list of them, and how a body says which are meant.
+//! Hosts: listing them, and how a body selects them.
 
 use std::collections::HashSet;
 

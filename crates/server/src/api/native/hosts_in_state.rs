@@ -1,4 +1,4 @@
-//! Hosts by their state or trouble: found in the fleet as the overview counts it, and shown as the store has them.
+//! Hosts by state or problem: found in the fleet as the overview counts it, and shown as stored.
 
 use proctor_api::{HostStatus, HostTrouble};
 use proctor_model::HostKey;

@@ -1,4 +1,4 @@
-//! Placing many hosts at once, from a JSON list or from lines of CSV: all of them or none.
+//! Places many hosts at once, from a JSON list or from lines of CSV: all or nothing.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

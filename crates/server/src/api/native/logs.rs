@@ -1,6 +1,6 @@
-//! What a process wrote to its own log, as its host reads it.
+//! A process's own log, as read on its host.
 //!
-//! A log may hold what its reader must not know, so it takes the right to operate the process.
+//! A log may contain secrets, so reading it needs the permission to operate the process.
 
 use std::sync::Arc;
 

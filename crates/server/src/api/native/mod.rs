@@ -1,8 +1,10 @@
 //! The native API, `/api/v1`: plain JSON, real HTTP status codes, errors that name the field.
 //!
-//! Promised: a body that does not validate changes nothing; a field that the call does not know is
-//! refused, so that a misspelt one is noticed; every time is in Unix seconds, unless its name ends in
-//! `_ms`; a host is written `CLOUD:IP`. What is asked and answered is said by the types of `proctor-api`.
+//! Promised: an invalid body changes nothing; an unknown field is rejected, so that a typo is noticed; every time is
+//! in Unix seconds, unless its name ends in `_ms`; a host is written `CLOUD:IP`. Requests and responses are the types
+//! of `proctor-api`.
+//! Absent: the store, and permissions beyond the class in the route table: `control` checks those per target.
+//! Start at `routes_table`.
 
 mod apps;
 mod attention;

@@ -1,4 +1,4 @@
-//! The OpenAPI document, made from the routes and the types themselves.
+//! The OpenAPI document, generated from the routes and the types themselves.
 
 use std::sync::OnceLock;
 

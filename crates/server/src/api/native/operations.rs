@@ -1,6 +1,6 @@
-//! Operations on registered processes: accepted here, done in the background.
+//! Operations on registered processes: accepted here, carried out in the background.
 //!
-//! What a selector finds is frozen when the call is made: what is registered later is no target.
+//! A selector is resolved when the call is made: what is registered later is not a target.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;

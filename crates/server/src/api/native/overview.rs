@@ -1,4 +1,4 @@
-//! The whole fleet at a glance: counted, ranked by what needs attention, and as a map.
+//! The whole fleet at a glance: counts, what needs attention, and a map.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};

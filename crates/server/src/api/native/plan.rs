@@ -1,7 +1,7 @@
-//! What an operation would do, with where each process stands now.
+//! What an operation would do, with the current state of each process.
 //!
-//! Phases and presence come from the fleet in memory, so they may be some seconds old, and only for processes that the
-//! caller may read.
+//! Phases and presence come from the fleet in memory, so they may be a few seconds old, and are shown only for
+//! processes that the caller may read.
 
 use std::collections::{HashMap, HashSet};
 

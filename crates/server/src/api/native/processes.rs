@@ -1,4 +1,4 @@
-//! Registered processes: listed, and shown with everything that is kept.
+//! Registered processes: listed, and shown with everything stored about them.
 
 use axum::Json;
 use axum::extract::{Path, State};

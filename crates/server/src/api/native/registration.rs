@@ -1,4 +1,4 @@
-//! Registering processes, planning it, and forgetting them.
+//! Registers, plans and unregisters processes.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Every call of the native API, once: the router, the OpenAPI document and the list of what it takes
-//! to call each are made from this table.
+//! Every call of the native API, once: the router, the OpenAPI document and the list of required permissions are
+//! built from this table.
 
 use axum::Extension;
 use axum::http::Method;

@@ -1,4 +1,4 @@
-//! One text, searched in everything that the caller may read.
+//! Searches everything the caller may read for one text.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::RangeInclusive;

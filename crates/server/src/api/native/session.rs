@@ -1,8 +1,9 @@
-//! Signing in with a browser, and out again; passwords.
+//! Signing in and out with a browser; passwords.
 //!
-//! Promised: a session may do what its user may, and ends with what it was opened with; every sign-in
-//! that succeeds is in the audit, one that fails is in the log and costs the store nothing; attempts of
-//! one address have a rate, and successes of one user. Nobody who fails uses up anything of the user's. Another way to prove who one is (single sign-on) belongs into [`prove`].
+//! Promised: a session may do what its user may, and ends with the credential it was opened with; every successful
+//! sign-in is audited, a failed one is logged and costs the store nothing; attempts are rate-limited per address, and
+//! successes per user. Failed attempts use up nothing of the user's. Another way to authenticate (single sign-on)
+//! belongs in [`prove`].
 //! Absent: what a session is and what it takes to use one; see `auth::session`.
 
 use std::time::Instant;

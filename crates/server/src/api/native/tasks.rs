@@ -1,5 +1,4 @@
-//! Tasks: their progress, the outcome of each target, and controlling them. Tasks of every dialect are
-//! readable here.
+//! Tasks: their progress, the outcome of each target, and controlling them. Tasks of every dialect are readable here.
 
 use axum::Json;
 use axum::extract::{Path, State};

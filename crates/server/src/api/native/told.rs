@@ -1,4 +1,4 @@
-//! Sentences of the catalogue, as answers carry them.
+//! Messages of the catalogue, as responses carry them.
 
 use proctor_api::Sentence;
 use proctor_model::Message;

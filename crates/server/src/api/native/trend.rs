@@ -1,6 +1,6 @@
-//! The numbers of the overview within the last hour, in memory.
+//! The numbers of the overview over the last hour, in memory.
 //!
-//! Promised: whoever asks sees the change of what they may read now. Taken every few minutes, also while nobody asks.
+//! Promised: a caller sees the change of what it may read now. Sampled every few minutes, even while nobody asks.
 //! Absent: anything from before the server's start.
 
 use std::collections::{HashMap, VecDeque};

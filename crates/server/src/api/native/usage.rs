@@ -1,4 +1,4 @@
-//! What a process used on a host, as the host tells.
+//! Past usage of a process on a host, as reported by the host.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a caller may see of the fleet, and in which state each host is: one notion for sums, lists and what needs
+//! What a caller may see of the fleet, and the state of each host: one definition for sums, lists and what needs
 //! attention.
 
 use std::collections::HashSet;

@@ -1,5 +1,4 @@
-//! Webhooks: who gets which events; only administrators see and change them, because an address often
-//! holds a key.
+//! Webhooks: who gets which events; only administrators may see and change them, because a URL often contains a key.
 
 use axum::Json;
 use axum::extract::{Path, State};

@@ -1,4 +1,4 @@
-//! Who calls, as the server understands it.
+//! Who is calling, as the server sees it.
 
 use axum::Json;
 use proctor_api::{Allowed, AllowedWithin, Who};

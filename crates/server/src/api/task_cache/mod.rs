@@ -1,13 +1,13 @@
-//! Tasks as text, kept for those who poll them.
+//! Caches polled tasks as text.
 //!
-//! Promised: an answer shows every outcome that was in the store when its call began, so no poll
-//! shows less than an earlier one. That rests on the store alone: an outcome is added once and never
-//! changed, so the number of outcomes, which every poll reads, tells whether a text still is the
-//! task; where it is not, only what is new is read and written. What is kept is bounded in bytes, and
-//! what nobody has read for the longest time goes first, after [`AGE_MAX`] in any case.
-//! The ids of agents are those that they were bound to when the text was made; binding forgets all texts.
-//! Absent: anything that a restart could lose; who may read a task, which is asked before, with every
-//! poll; the texts of calls other than the result calls.
+//! Promised: a response shows every outcome that was in the store when its call began, so no poll shows less than an
+//! earlier one. That depends on the store alone: an outcome is added once and never changed, so the number of
+//! outcomes, which every poll reads, tells whether a text is current; if not, only what is new is read and rendered.
+//! The cache is bounded in bytes; the least recently read entry goes first, and any after [`AGE_MAX`]. Agent ids are
+//! those bound when the text was rendered; binding an id clears the cache.
+//! Absent: anything that a restart could lose; who may read a task, which is checked before, on every poll; texts of
+//! calls other than the result calls.
+//! Start at `rendition`, one task as text.
 
 mod rendition;
 

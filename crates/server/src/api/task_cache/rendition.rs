@@ -1,4 +1,4 @@
-//! One task as JSON text, in pieces that are replaced one by one.
+//! One task as JSON text, in chunks that are replaced one by one.
 
 use std::collections::HashMap;
 use std::sync::Arc;

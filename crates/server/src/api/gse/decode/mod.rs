@@ -1,9 +1,8 @@
-//! From the JSON of the GSE families to the words of the model.
+//! From the JSON of the GSE families to the types of the model.
 //!
-//! Promised: what comes out is valid and complete, so that nothing of a request takes effect
-//! unless all of it is legal. Liberal where clients differ: `monitor_policy` or
-//! `alive_monitor_policy`, `crontab_rule` or `crotab_rule`, null and "" where there is a default,
-//! labels of any scalar type, unknown fields.
+//! Promised: the result is valid and complete, so that nothing of a request takes effect unless all of it is valid.
+//! Liberal where clients differ: `monitor_policy` or `alive_monitor_policy`, `crontab_rule` or `crotab_rule`, null
+//! and "" where there is a default, labels of any scalar type, unknown fields.
 
 mod meta;
 mod pools;

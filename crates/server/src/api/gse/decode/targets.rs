@@ -1,7 +1,7 @@
 //! `hosts` and `agent_id_list`: which hosts, and how the caller writes them.
 //!
-//! Promised: a text that can be no host's address or id is a host of its own that nobody has, so that one
-//! such entry does not spoil a batch; its row stands under the key as it was written.
+//! Promised: a text that cannot be a host's address or id is treated as a nonexistent host, so that one such entry
+//! does not fail a batch; its row has the key as it was sent.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;

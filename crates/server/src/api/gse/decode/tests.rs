@@ -1,4 +1,4 @@
-//! The documents' own examples, what clients send instead, and what is refused.
+//! The documents' own examples, what clients send instead, and what is rejected.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The documents' own examples, the defaults, and what is refused.
+//! The documents' own examples, the defaults, and what is rejected.
 
 use serde_json::{Value, json};
 
