@@ -1,8 +1,8 @@
-//! The server's own keys, all made from one secret of the store.
+//! The server's own keys, all derived from one secret in the store.
 //!
-//! Promised: what is stored of an app's or a user's secret is of no use without that secret of the
-//! store (an HMAC, not a plain hash); what has to be read back is sealed with AES-256-GCM and bound to
-//! its owner. Absent: a change of the key; that would need every secret anew.
+//! Promised: what is stored of an app's or a user's secret is useless without that store secret (an HMAC, not a plain
+//! hash); what has to be read back is sealed with AES-256-GCM and bound to its owner.
+//! Absent: rotation of the key, which would need every secret anew.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::hmac;

@@ -1,9 +1,9 @@
-//! The control plane: `api` (the HTTP dialects), `control` (registrations, tasks, permissions,
-//! rollouts), `gateway` (sessions of agents) and `webhooks`.
+//! The control plane: `api` (the HTTP dialects), `control` (registrations, tasks, permissions, rollouts), `gateway`
+//! (sessions of agents) and `webhooks`.
 //!
-//! A service in our usual shape: [`Options`] → [`Server::start`] → a cheap [`Server`] handle. It
-//! ends with the [`Tasks`] it was started on. Absent: SQL (see `proctor_store`), flags and signals
-//! (see the CLI).
+//! A service in our usual shape: [`Options`] → [`Server::start`] → a cheap [`Server`] handle. It ends with the
+//! [`Tasks`] it was started on.
+//! Absent: SQL (see `proctor_store`), flags and signals (see the CLI).
 //!
 //! Start at `api::routes`, the table of all compatible calls, and `control::submit`.
 

@@ -1,7 +1,8 @@
-//! Lines that others cause: logged no faster than the log can take them.
+//! Rate limits for log lines that others cause.
 //!
-//! Promised: of a [`LogLimit`] at most one line in [`PERIOD`], and of [`AgentLogLimit`] at most [`AGENT_LINES_MAX`] of
-//! one agent in [`AGENT_PERIOD`], with how many were left out before it. Absent: what the lines say.
+//! Promised: a [`LogLimit`] allows at most one line per [`PERIOD`], an [`AgentLogLimit`] at most [`AGENT_LINES_MAX`]
+//! per agent and [`AGENT_PERIOD`], with the number of suppressed ones.
+//! Absent: what the lines say.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
-//! How often agents say that they live: often in a small fleet, seldom in a large one, so that heartbeats stay a
-//! small part of the server's work. A session has the pace that it was welcomed with until it is told another one (see
-//! `gateway::pacing`), and stays away by it when the server cannot take it back at once.
+//! The heartbeat interval: short in a small fleet, long in a large one, so that heartbeats stay a small part of the
+//! server's work. A session keeps the interval of its welcome until it gets a new one (see `gateway::pacing`), and
+//! backs off by it when the server cannot readmit it at once.
 
 use std::time::Duration;
 

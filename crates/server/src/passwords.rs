@@ -1,9 +1,10 @@
 //! Passwords of users: argon2id, in PHC strings.
 //!
-//! Promised: an unknown user takes as long as a wrong password; hashing runs on threads for blocking
-//! work, at most [`HASHES_AT_ONCE`] at a time, so that guessing cannot take the server's memory or its
-//! workers. One sender has one hash at a time and [`WAITING_PER_SENDER_MAX`] in line, so that nobody waits for more
-//! than one hash of each other sender. Absent: who may set or try one; see `api::native::session`.
+//! Promised: an unknown user takes as long as a wrong password; hashing runs on the blocking pool, at most
+//! [`HASHES_AT_ONCE`] at a time, so that guessing cannot exhaust the server's memory or its workers. One sender has
+//! one hash in progress and [`WAITING_PER_SENDER_MAX`] queued, so that nobody waits for more than one hash of each
+//! other sender.
+//! Absent: who may set or try one; see `api::native::session`.
 
 use proctor_model::{Message, messages};
 use std::collections::HashMap;

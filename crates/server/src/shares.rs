@@ -1,10 +1,10 @@
-//! Whose account a call is on, and how much of what an app has goes to one of its users.
+//! Who a call is charged to, and how much of an app's share one of its users gets.
 //!
-//! Promised: an app has one share of whatever is bounded, whichever users it names, and a user whom it names gets at most
-//! three quarters of that ([`part_of_user`]), so that one user of an app never keeps all others of it waiting. An app that
-//! calls for itself, and a user who comes without one, get the whole share. Both what is held at the same time ([`Held`])
-//! and what comes back with time ([`Buckets`]) are counted here, in bounded memory. Absent: what is counted, and
-//! administrators, whose reserves are up to who counts.
+//! Promised: an app has one share of whatever is bounded, whichever users it names, and a user it names gets at most
+//! three quarters of that ([`part_of_user`]), so that one user of an app never starves all others. An app that calls
+//! for itself, and a user who comes without one, get the whole share. Both what is held concurrently ([`Held`]) and
+//! what refills over time ([`Buckets`]) are counted here, in bounded memory.
+//! Absent: what is counted, and administrators, whose reserves are up to the one who counts.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};

@@ -1,10 +1,10 @@
 //! What callers may do, target by target.
 //!
-//! Promised: every method of [`Control`] that a caller reaches checks here what its class of
-//! operations needs; a forbidden target is refused in its own row, a call without rows as a whole. Who may not
-//! touch a host cannot tell whether it is there: an unknown one is judged by its address and refused alike.
-//! What lasts longer than a call holds a [`LiveCaller`] and asks it again: rights end when they are taken.
-//! Absent: who somebody is (see `api::auth`).
+//! Promised: every method of [`Control`] that a caller can reach checks here what its class of operations needs; a
+//! forbidden target is refused in its own row, a call without rows as a whole. A caller who may not touch a host
+//! cannot tell whether it exists: an unknown one is judged by its address and refused alike. What lasts longer than a
+//! call holds a [`LiveCaller`] and asks it again: permissions end when they are revoked.
+//! Absent: authentication (see `api::auth`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,9 +1,10 @@
-//! When agents hear that their outcomes are stored.
+//! When agents learn that their outcomes are stored.
 //!
-//! Promised: at once, unless a call to many is under way: then they hear of it when the rush is over, and within
-//! [`WAIT_MAX`] in any case, because a signed message for each agent would compete with the outcomes of the others. What
-//! a session sends meanwhile takes them along. Absent: what is stored (see `outcomes`). An agent that is told late loses
-//! nothing: it keeps an outcome until then, and sends it again over its next session.
+//! Promised: at once, unless a call to many agents is in progress: then when the rush is over, and within
+//! [`WAIT_MAX`] in any case, because a signed message per agent would compete with the outcomes of the others.
+//! Whatever a session sends meanwhile takes them along.
+//! Absent: what is stored (see `outcomes`). A late acknowledgement loses nothing: the agent keeps an outcome until
+//! then, and sends it again over its next session.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

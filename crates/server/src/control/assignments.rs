@@ -1,8 +1,8 @@
-//! What agents do not know yet, read for many of them together.
+//! What agents do not know yet, read for many of them at once.
 //!
-//! Promised: a call that registers something on the whole fleet, or a fleet that comes back, costs one read of the store
-//! for up to [`BATCH_MAX`] agents; what was committed before a session asked is in its answer. Absent: sending it (see
-//! `gateway::session`).
+//! Promised: a call that registers something on the whole fleet, or a reconnecting fleet, costs one store read per
+//! [`BATCH_MAX`] agents; what was committed before a session asked is in its answer.
+//! Absent: sending it (see `gateway::session`).
 
 use proctor_model::AgentId;
 use proctor_store::Assignments;

@@ -1,10 +1,10 @@
-//! Who changed what: every mutation leaves its trace in the store before it is answered.
+//! Who changed what: every mutation leaves an entry in the store before it is answered.
 //!
-//! Promised: an entry "begun" is durable before the change is made and "ended" follows with what
-//! came of it, also where the caller has gone away meanwhile; a task's entry is written in the very
-//! transaction that makes the task; what was refused for want of permission is kept too, from some number on as
-//! a count (see `audit_budget`). No secret
-//! gets into an entry. Absent: reads.
+//! Promised: an entry "begun" is durable before the change is made and "ended" follows with the result, even if the
+//! caller has disconnected meanwhile; a task's entry is written in the same transaction that creates the task;
+//! refusals for lack of permission are kept too, beyond some number as a count (see `audit_budget`). No secret gets
+//! into an entry.
+//! Absent: reads.
 
 use std::borrow::Cow;
 use std::time::Instant;

@@ -1,11 +1,11 @@
-//! How much the audit lists of what was refused, or changed nothing.
+//! How many refusals, and calls that changed nothing, the audit log lists.
 //!
-//! Promised: of one caller (who pays, `shares`), the first [`LISTED_MAX`] such calls of an hour are entries of their own,
-//! and so are the first [`OF_ACTION_MIN`] of each action, however many others came before: nobody hides what they try
-//! behind refusals that cost nothing. The others are one entry at the end of the hour, with a count for each action. What was
-//! refused and what was allowed and changed nothing are counted apart, so that neither hides the other; nor does one user
-//! of an app take all entries of it. A server that is told to end writes the counts of hours that are not over. Absent:
-//! memory across a restart, and counts of a server that was killed.
+//! Promised: for one caller (who pays, `shares`), the first [`LISTED_MAX`] such calls of an hour get their own
+//! entries, and so do the first [`OF_ACTION_MIN`] of each action, however many others came before: nobody can hide
+//! attempts behind refusals that cost nothing. The others become one entry at the end of the hour, with a count per
+//! action. Refusals and allowed calls that changed nothing are counted separately, so that neither hides the other;
+//! nor does one user of an app take all of its entries. On shutdown the server writes the counts of unfinished hours.
+//! Absent: memory across a restart, and counts of a server that was killed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;

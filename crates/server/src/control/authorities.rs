@@ -1,9 +1,10 @@
-//! Rotation of the authority: its phases, who has followed, and who would be cut off.
+//! Rotation of the authority: its phases, which peers have followed, and which would be cut off.
 //!
-//! Promised: a phase is one write to the store, so a server that dies goes on in one phase or the other; a server on the
-//! same store notices it within seconds. Everybody who is connected is told at once, and who comes later when it comes;
-//! who has followed is what agents and relays say of their own disks, and is kept. No step that would cut somebody off is
-//! taken without force. Absent: keys and certificates (see `proctor_pki::Authorities`), and sockets.
+//! Promised: a phase is one write to the store, so a server that dies resumes in one phase or the other; other
+//! servers on the same store notice within seconds. Connected peers are notified at once, others when they connect;
+//! whether a peer has followed is what it reports about its own disk, and is stored. No step that would cut a peer
+//! off is taken without force.
+//! Absent: keys and certificates (see `proctor_pki::Authorities`), and sockets.
 
 mod steps;
 

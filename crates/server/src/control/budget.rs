@@ -1,12 +1,13 @@
-//! What one caller may leave in the store without a right to change anything.
+//! What one caller may leave in the store without permission to change anything.
 //!
-//! Promised: targets that reach nothing (on hosts that are not known, of processes that are not registered, and
-//! whatever is forbidden) are rows of tasks only up to some bytes for each caller and hour, and so are those of status
-//! queries, whatever they reach; a plan, which takes no right to change anything, is made for so many targets; the audit
-//! lists a part of what was refused or changed nothing (`audit_budget`), and names all targets of what was changed only
-//! up to some bytes; beyond, the first of each call and their number. A caller is an app, or a user who comes without
-//! one: an app cannot get more by naming users, and one of these users leaves some of it to the others (`shares`). Absent: memory across a restart, where everybody begins anew; operations
-//! on what is registered, which the rate of calls bounds.
+//! Promised: targets that reach nothing (on unknown hosts, of unregistered processes, and anything forbidden) become
+//! rows of tasks only up to some bytes per caller and hour, and so do those of status queries, whatever they reach;
+//! plans, which need no permission to change anything, are limited in targets; the audit log lists a part of what was
+//! refused or changed nothing (`audit_budget`), and names all targets of changes only up to some bytes; beyond that,
+//! the first of each call and their number. A caller is an app, or a user who comes without one: an app cannot get
+//! more by naming users, and one of these users leaves some of it to the others (`shares`).
+//! Absent: memory across a restart, where everybody starts afresh; operations on registered processes, which the rate
+//! limit bounds.
 
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
 //! What a change of registrations or pools would do, host by host, before anything is changed.
 //!
-//! Promised: a host is refused here exactly as the change would refuse it, so a plan tells nobody more than the change
-//! itself. What only readers may know (phases, whether a host is connected) is left out for others. A plan counts against
-//! what a caller may have planned in an hour.
+//! Promised: a host is refused here exactly as the change would refuse it, so a plan reveals no more than the change
+//! itself. What only readers may know (phases, whether a host is connected) is omitted for others. A plan counts
+//! against what a caller may plan per hour.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;

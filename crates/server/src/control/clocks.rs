@@ -1,10 +1,10 @@
 //! Clocks of hosts that differ from the server's.
 //!
-//! Promised: an offset of more than [`CLOCK_OFF`] raises the event `clock_off` once, and another one when the clock is right
-//! again, however often the agent connects meanwhile; it is looked at when an agent connects and with every report. A
-//! report that was long on its way looks like a clock that is behind: that counts only where one of a later time says the
-//! same. The delay of frames that have piled up shrinks, and a wrong clock does not.
-//! Absent: setting clocks; memory across a restart of the server, after which an offset is told once more.
+//! Promised: an offset of more than [`CLOCK_OFF`] raises the event `clock_off` once, and another one when the clock
+//! is right again, however often the agent connects meanwhile; it is checked when an agent connects and with every
+//! report. A delayed report looks like a clock that is behind: that counts only if a later one agrees. The delay of
+//! queued frames shrinks, a wrong clock does not.
+//! Absent: setting clocks; memory across a restart of the server, after which an offset is reported once more.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;

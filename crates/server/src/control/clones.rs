@@ -1,7 +1,7 @@
-//! Copies of an agent's state directory: who counts as one, and who hears of it.
+//! Copies of an agent's state directory: how they are detected, and reported.
 //!
-//! Promised: while a run of an agent is heard, no other run with the same identity gets a session, however seldom the
-//! fleet's heartbeats are. A copy that was refused raises the event `agent_cloned`, at most once in [`TELL_PERIOD`] for an
+//! Promised: while a run of an agent is alive, no other run with the same identity gets a session, however rare the
+//! fleet's heartbeats are. A refused copy raises the event `agent_cloned`, at most once per [`TELL_PERIOD`] and
 //! agent; a run that has just died, and whose successor is refused for a moment, raises none: it is not heard again.
 //! Absent: which of two states is older, which the store knows by the epoch that each has seen.
 

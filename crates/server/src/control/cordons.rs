@@ -1,8 +1,9 @@
-//! Which agents are on cordoned hosts, in memory: for alarms, which must not wait for the store.
+//! Which agents are on cordoned hosts, in memory: for alerts, which must not wait for the store.
 //!
-//! Promised: it says what the store says, from the start on; a cordon that has an end is over then. Whoever changes a
-//! cordon, or which agent a host has, does so in the store first and lets it be read again: one after the other, so
-//! that the last to read has seen every change. Absent: why, and what a cordon keeps from a host (see `maintenance`).
+//! Promised: it matches the store, from startup on; a cordon with an end expires then. A change of a cordon, or of a
+//! host's agent, goes to the store first and then triggers a reload: one at a time, so that the last reload has seen
+//! every change.
+//! Absent: why, and what a cordon keeps from a host (see `maintenance`).
 
 use std::collections::HashMap;
 

@@ -1,8 +1,8 @@
-//! Targets that have no outcome yet, by agent. Rebuilt from the store at start.
+//! Targets without an outcome, by agent. Rebuilt from the store at startup.
 //!
-//! How old a target is, is taken from the wall clock once, when it comes here; from then on only the
-//! monotonic clock counts, so that setting the clock neither ends a target nor keeps it open. Targets that wait for a host
-//! that is offline: see [`waiting`].
+//! The age of a target is taken from the wall clock once, when it arrives here; from then on only the monotonic clock
+//! counts, so that setting the clock neither ends a target nor keeps it open. For targets that wait for an offline
+//! host, see [`waiting`].
 
 mod waiting;
 

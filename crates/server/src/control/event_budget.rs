@@ -1,10 +1,12 @@
-//! What one host may add to the events of the store.
+//! Rate limit on the events that one host may add to the store.
 //!
-//! Promised: an agent stores [`BURST_BYTES`] of events at once and [`SUSTAINED_BYTES_PER_SEC`] from then on, however
-//! often it connects; the burst takes the whole spool of an agent that was away for long (10,000 events of some
-//! kilobytes). What is beyond is dropped and counted, and told once in [`TELL_PERIOD`]. The last [`PRESENCE_BYTES`] are
-//! for what the server itself says of the agent's presence, which a loud agent must not silence. Absent: memory across a
-//! restart of the server, where every agent begins anew; the acknowledgement of what was dropped (see `events`).
+//! Promised: an agent may store [`BURST_BYTES`] of events at once and [`SUSTAINED_BYTES_PER_SEC`] from then on,
+//! however often it connects; the burst covers the whole spool of an agent that was away for long (10,000 events of a
+//! few kilobytes). Anything beyond is dropped and counted, and reported once per [`TELL_PERIOD`]. The last
+//! [`PRESENCE_BYTES`] are for the server's own events about the agent's presence, which a noisy agent must not crowd
+//! out.
+//! Absent: memory across a restart of the server, where every agent starts afresh; the acknowledgement of what was
+//! dropped (see `events`).
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

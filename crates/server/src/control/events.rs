@@ -1,9 +1,9 @@
-//! Events: those that agents report, those that the server makes, and who wants to hear of them.
+//! Events: those reported by agents, those produced by the server, and waking their followers.
 //!
-//! Promised: an agent hears that its events are seen only after they are stored, or dropped because it sends more than
-//! its budget (see `event_budget`), which an event of the kind `events_dropped` tells; an event is stored once, however
-//! often it is sent; whoever follows is woken after the write. Absent: sending anything (see `webhooks`), and events
-//! about presence (see `presence`).
+//! Promised: an agent gets its acknowledgement only after its events are stored, or dropped because they exceed its
+//! budget (see `event_budget`), which an event of the kind `events_dropped` reports; an event is stored once, however
+//! often it is sent; followers are woken after the write.
+//! Absent: sending anything (see `webhooks`), and events about presence (see `presence`).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

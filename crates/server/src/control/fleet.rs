@@ -1,9 +1,10 @@
 //! The whole fleet in memory, for sums and searches over all of it.
 //!
-//! Promised: it is read from the store at most for a fiftieth of the time, however many ask, and while nobody does only
-//! every few minutes for the overview's trend; one reads it for all that wait. So it is milliseconds old where there are few processes and some
-//! seconds old where there are very many. What a caller may see is decided for every question, by rights as they are
-//! then. Absent: lists of processes, which are read from the store as they are.
+//! Promised: reading it from the store takes at most a fiftieth of the time, however many ask, and while nobody does
+//! it is read only every few minutes, for the overview's trend; one read serves all who wait. So it is milliseconds
+//! old with few processes and a few seconds old with very many. What a caller may see is decided per query, by the
+//! permissions at that time.
+//! Absent: lists of processes, which are read from the store directly.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Which key speaks for a host: enrolment, revocation and removal.
 //!
-//! Promised: what takes a key's rights away ends its session at once. The store decides; it raises the
-//! epoch with each such change, so that a session that opens meanwhile is not current either.
+//! Promised: revoking a key ends its session at once. The store decides; it raises the epoch with each such change,
+//! so that a session that opens meanwhile is not current either.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What only calls of JOB are held to: their scope, and one refusal instead of rows that all say the same.
+//! Rules that only JOB calls have: their scope, and one refusal instead of identical rows.
 
 use proctor_model::Class;
 

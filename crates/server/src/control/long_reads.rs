@@ -1,9 +1,9 @@
-//! Reads that may go through a whole table: of events, which takes seconds, and searches for a text in processes.
+//! Reads that may scan a whole table: of events, which takes seconds, and text searches in processes.
 //!
-//! Promised: a few run at once, so that they leave connections of the store to every other call; of one payer (`shares`)
-//! there is one, and who asks for many waits behind their own; a read keeps its turn until it ends, also where nobody waits
-//! for it any more. Absent: a bound on those who wait, which are calls, long polls and streams (`api::limits`); webhooks,
-//! which read on from where they are; what goes through the fleet in memory (`api::heavy`).
+//! Promised: only a few run at once, so that they leave store connections to every other call; one per payer
+//! (`shares`), whose further ones queue; a read keeps its turn until it ends, even if nobody waits for it any more.
+//! Absent: a bound on waiters, which are calls, long polls and streams (`api::limits`); webhooks, which continue from
+//! their cursor; what scans the fleet in memory (`api::heavy`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

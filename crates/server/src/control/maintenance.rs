@@ -1,10 +1,11 @@
 //! Maintenance of hosts: cordons, and the approval of new hosts.
 //!
 //! Promised: while a host is cordoned, the fleet starts nothing on it (start, restart and manage end with
-//! [`Code::Cordoned`], each with the reason, also the targets of a rolling task whose turn comes meanwhile); stop,
-//! kill, release, reload and status go on, so does the agent's supervision, and its events are stored as muted: no
-//! webhook gets them. A cordon ends at its end without anybody's help. A host that awaits approval has no session and
-//! gets no work. Absent: what is under way when the cordon begins; a cancel is what stops it.
+//! [`Code::Cordoned`], each with the reason, including the targets of a rolling task whose turn comes meanwhile);
+//! stop, kill, release, reload and status still work, the agent keeps supervising, and its events are stored as
+//! muted: webhooks do not get them. A cordon with an end expires on its own. A host that awaits approval has no
+//! session and gets no work.
+//! Absent: operations in progress when the cordon begins; cancel them to stop them.
 
 use std::collections::HashMap;
 

@@ -1,9 +1,10 @@
-//! The control plane behind every dialect: registrations, pools, tasks and who is connected.
+//! The control plane behind every dialect: registrations, pools, tasks and connected agents.
 //!
-//! Order is always: commit to the store, then remember, then wake the session. What memory holds
-//! is rebuilt from the store at start. A task's targets end here and nowhere else: by an outcome
-//! from the agent, or by the sweeper when the agent is not there or time is over.
+//! The order is always: commit to the store, then update memory, then wake the session. Memory is rebuilt from the
+//! store at startup. A task's targets end here and nowhere else: by an outcome from the agent, or by the sweeper when
+//! the agent is absent or the time is over.
 //! Absent: HTTP, numbers of dialects, sockets.
+//! Start at `submit` (a call becomes a task), `dispatch` (delivery) and `outcomes` (results).
 
 mod access;
 mod acknowledgements;

@@ -1,10 +1,11 @@
 //! How many targets may be open at once: each is held in memory until it has its outcome.
 //!
-//! Promised: status queries, which take no right but to read, leave room for operations, and so does what may wait an hour
-//! for offline hosts; all are bounded, except those of administrators, and one caller gets at most half of each (`shares`). What counts is exact: targets are
-//! counted from before they are stored until they have their outcome, under the lock of what is open (`dispatch`). Those
-//! of rolling tasks have bounds of their own (`rollout`), and count for all. Absent: whose those are that an earlier life
-//! of the server left open; they count for all.
+//! Promised: status queries, which only need permission to read, leave room for operations, and so do targets that
+//! may wait an hour for offline hosts; all are bounded, except those of administrators, and one caller gets at most
+//! half of each (`shares`). The count is exact: targets are counted from before they are stored until they have their
+//! outcome, under the lock of what is open (`dispatch`). Those of rolling tasks have their own bounds (`rollout`),
+//! and count towards the total.
+//! Absent: whose those are that an earlier run of the server left open; they count towards the total.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

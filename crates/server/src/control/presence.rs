@@ -1,15 +1,17 @@
 //! Who is online: across a restart of the server, and while the store cannot be written.
 //!
-//! Promised: a restart of the server makes nobody offline. Hosts that were online before are shown as they
-//! were, and as returning, until the grace is over; those that did not come back are offline then, with an
-//! event. One that came and was told to come later is waited for from then on. An end of a session that the store does not take is shown at once and written, with its event, when
-//! there is space. An agent whose connection breaks without a word is suspect: it is waited for, for a heartbeat or two, before
-//! it is called offline, while operations on it fail as fast as on any other that is not connected; one that says
-//! goodbye is offline at once, and so is one that is silent until its session ends. An agent whose relay is gone is waited for, like after a restart: it comes back through another one.
-//! Where the relays of its cloud area are all gone it is unreachable, and not offline: no event says that it is, until
-//! a relay has been back for a while and the agent has not; the store remembers of whom nobody was told, across restarts.
-//! Of an agent that comes and goes without end, no more events are stored than its budget allows
-//! (see `event_budget`). Absent: sessions themselves (see `sessions`).
+//! Promised: a server restart makes nobody offline. Hosts that were online before are shown as online and returning
+//! until the grace period is over; those that did not come back are then offline, with an event. One that came and
+//! was told to retry later gets more time from then on. The end of a session that the store cannot record is shown at
+//! once and written, with its event, when there is space. An agent whose connection breaks without a goodbye is
+//! suspect: it gets a heartbeat or two to return before it is reported offline, while operations on it fail as fast
+//! as on any other that is not connected; one that says goodbye is offline at once, and so is one that is silent
+//! until its session ends. An agent whose relay is gone gets time, as after a restart: it comes back through another
+//! one. If all relays of its cloud area are gone it is unreachable, not offline: no event says that it is offline
+//! until a relay has been back for a while and the agent has not; the store remembers which hosts have not been
+//! reported, across restarts. An agent that keeps coming and going stores no more events than its budget allows (see
+//! `event_budget`).
+//! Absent: sessions themselves (see `sessions`).
 
 mod moving;
 

@@ -1,7 +1,8 @@
-//! Registrations and pools: facts of the store that agents converge on.
+//! Registrations and pools: facts in the store that agents converge on.
 //!
-//! Promised: one outcome for each host, in the caller's order; a host that the caller may not touch
-//! is refused in its own row, whether it is known or not, and the others are served. Absent: operations (see `submit`).
+//! Promised: one outcome per host, in the caller's order; a host that the caller may not touch is refused in its own
+//! row, whether it is known or not, and the others are served.
+//! Absent: operations (see `submit`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;

@@ -1,13 +1,14 @@
-//! Asking a host what only it knows: what its processes used, and what they wrote to their logs.
+//! Queries to a host for what only it knows: the usage and the logs of its processes.
 //!
-//! Promised: whoever looks is answered within [`DEADLINE`]; a question lives until its answer or that deadline, however
-//! many of its viewers leave, so any number of viewers of one process cost its host one question at a time and none
-//! while an answer is fresh. Questions under way are at most [`QUESTIONS_MAX`] on the server and
-//! [`SESSION_QUESTIONS_MAX`] on one session, half of them about logs, and answers that are kept at most [`ANSWERS_MAX`].
-//! Whoever asked first has the question on its account (`shares`) while it lives, also after it hung up: one payer leaves
-//! half of the server's questions to others and a quarter of those of each session, and administrators have some beyond
-//! all of that. An answer that nobody asked for, or that answers another question, is dropped. Absent: permissions (whoever calls has looked the process up
-//! as its caller) and the store: the server keeps no history and no logs.
+//! Promised: a viewer is answered within [`DEADLINE`]; a query lives until its answer or that deadline, even if its
+//! viewers leave, so any number of viewers of one process cost its host one query at a time, and none while an answer
+//! is fresh. At most [`QUESTIONS_MAX`] queries are in progress on the server and [`SESSION_QUESTIONS_MAX`] per
+//! session, half of them for logs, and at most [`ANSWERS_MAX`] answers are cached. A query is charged to the first
+//! who asked (`shares`) while it lives, even after they disconnect: one payer leaves half of the server's queries to
+//! others and a quarter of those of each session, and administrators have some beyond all of that. An answer that
+//! nobody asked for, or to another query, is dropped.
+//! Absent: permissions (the caller has looked the process up on behalf of its own caller) and the store: the server
+//! keeps no history and no logs.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! Relays that are connected, and which cloud areas they serve.
+//! Connected relays, and which cloud areas they serve.
 //!
-//! Promised: a relay that is revoked is cut off at once, with all that it carries; it has a few connections and no
-//! more. An area counts as served once one of its relays has been there long enough for the agents behind it to come
-//! back. Relays that are away are counted as long as they are not revoked. Absent: the connections themselves (see
-//! `gateway`), and agents (see `presence`).
+//! Promised: a revoked relay is cut off at once, with everything it carries; a relay has only a few connections. An
+//! area counts as served once one of its relays has been connected long enough for the agents behind it to come back.
+//! Missing relays are counted until they are revoked.
+//! Absent: the connections themselves (see `gateway`), and agents (see `presence`).
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;

@@ -1,9 +1,10 @@
-//! What agents report of their processes, on its way to the store.
+//! Agents' process reports on their way to the store.
 //!
-//! Promised: reports of many agents share a write. An agent is not read from while its report is written, unless a call to
-//! many is under way: then outcomes go first. Reports wait until the rush is over, [`WAIT_MAX`] at most, and hold up nothing
-//! else that their agents say, up to [`WAITING_MAX`] observations of one of them. Absent: what need not be written (see
-//! `usage`). What a full store does not take is dropped: the next report brings newer.
+//! Promised: reports of many agents share a write. An agent is not read from while its report is written, unless a
+//! call to many agents is in progress: then outcomes go first. Reports wait until the rush is over, at most
+//! [`WAIT_MAX`], and delay nothing else from their agents, up to [`WAITING_MAX`] observations per agent.
+//! Absent: what need not be written (see `usage`). What a full store cannot take is dropped: the next report brings
+//! newer data.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;

@@ -1,10 +1,11 @@
 //! What an agent and the store have in common when a session opens.
 //!
-//! Promised: an agent that has what the store has is told nothing and tells nothing. Compared are hashes of what the store has
-//! at this moment, so nobody has to invalidate anything, and a restart of the server changes nothing; whoever registers or
-//! unregisters something from then on finds the session and marks it. An agent with other registrations than its generation
-//! says (it lost some, or could not read them then) is told everything again. What an agent says of itself counts for its own
-//! host alone. Absent: usage, which follows with the next minute's report.
+//! Promised: an agent that matches the store is sent nothing and sends nothing. Hashes of the store's current content
+//! are compared, so nothing has to be invalidated, and a server restart changes nothing; whoever registers or
+//! unregisters something from then on finds the session and marks it. An agent whose registrations do not match its
+//! generation (it lost some, or could not read them) is sent everything again. What an agent says about itself counts
+//! only for its own host.
+//! Absent: usage, which follows with the next minute's report.
 
 use proctor_model::AgentState;
 use proctor_store::HostState;

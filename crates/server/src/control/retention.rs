@@ -1,11 +1,11 @@
-//! What is deleted, and when: old tasks, events, audit entries, tombstones, tokens, nonces and specs, and what a crash has
-//! left of removed hosts.
+//! What is deleted, and when: old tasks, events, audit entries, tombstones, tokens, nonces and specs, and remains of
+//! removed hosts after a crash.
 //!
-//! Promised: age is the time that servers ran on the store, measured by the monotonic clock and added up
-//! there, so no reading of the wall clock ever deletes anything; deletion goes in small slices with
-//! pauses, so others get the store in between; an audit entry is removed only after it was archived and
-//! synced, and a chain that does not hold is neither archived nor removed; files of the archive are for their
-//! owner alone, in a directory that is. Absent: giving space back to the file system; SQLite uses it again.
+//! Promised: age is the time that servers ran on the store, measured by the monotonic clock and added up there, so no
+//! reading of the wall clock ever deletes anything; deletion goes in small slices with pauses, so that others get the
+//! store in between; an audit entry is removed only after it was archived and synced, and a broken chain is neither
+//! archived nor removed; archive files are readable only by their owner, in a private directory.
+//! Absent: returning space to the file system; SQLite reuses it.
 
 use std::fs::File;
 use std::io::Write;

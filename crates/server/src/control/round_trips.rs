@@ -1,8 +1,9 @@
-//! How long agents take to answer over their links.
+//! Round-trip times of agents' links.
 //!
-//! Promised: an agent is pinged only while somebody looks at its host, and at most once every [`PERIOD`], however many
-//! look, and where its own word is needed that it is there (see `gateway::proof`); whoever looks waits for [`WAIT_MAX`] at most. The newest time is kept as long as the session, in memory. It is
-//! that of the whole way to the agent, through a relay too. Absent: a history, and figures of the whole fleet.
+//! Promised: an agent is pinged only while somebody views its host, at most once per [`PERIOD`] however many view it,
+//! and when its own proof of liveness is needed (see `gateway::proof`); a viewer waits at most [`WAIT_MAX`]. The
+//! newest time is kept in memory as long as the session. It covers the whole path to the agent, including a relay.
+//! Absent: a history, and figures for the whole fleet.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The agents that are connected now.
+//! The currently connected agents.
 
 use std::collections::HashMap;
 use std::sync::Arc;

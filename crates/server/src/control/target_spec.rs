@@ -1,9 +1,9 @@
-//! What an operation carries for a target, and which classes of rights that takes.
+//! What an operation carries for a target, and which classes of permissions that needs.
 //!
-//! Promised: [`TargetSpec::required`] alone decides what an operation needs, and
-//! [`Specs::of`] the only one that tells a carried spec from the registered one. A spec that is not
-//! registered on a target takes `register` there, whatever the operation. Absent: who has which
-//! rights (see `access`), and which hosts are meant.
+//! Promised: [`TargetSpec::required`] alone decides what an operation needs, and [`Specs::of`] alone distinguishes a
+//! carried spec from the registered one. A spec that is not registered on a target needs `register` there, whatever
+//! the operation.
+//! Absent: who has which permissions (see `access`), and which hosts are meant.
 
 use std::collections::HashMap;
 use std::sync::Arc;

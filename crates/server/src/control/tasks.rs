@@ -1,9 +1,10 @@
-//! Tasks after they were submitted: reading, cancelling, repeating what failed, going on.
+//! Tasks after submission: reading, cancelling, retrying, resuming.
 //!
-//! Promised: a task is readable by the app and by the user that made it, and by whoever may read
-//! everything. An app owns what it made for any user, a user what they made themselves or what an app made for
-//! them; an app and a user of the same name are not the same. A cancel reaches the host: what no agent has heard of ends at once, an agent is told
-//! of the rest and answers what it did. Absent: making tasks (see `submit`).
+//! Promised: a task is readable by the app and the user that created it, and by anyone who may read everything. An
+//! app owns what it created for any user, a user what they created themselves or what an app created for them; an app
+//! and a user of the same name are different. A cancel reaches the host: what no agent has received ends at once; for
+//! the rest the agent is told, and answers what it did.
+//! Absent: creating tasks (see `submit`).
 
 use std::collections::BTreeMap;
 

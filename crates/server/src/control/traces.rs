@@ -1,4 +1,4 @@
-//! The control plane's part of the traces of tasks: the submission, and the way of each target.
+//! The control plane's part of the traces of tasks: the submission, and the delivery of each target.
 
 use std::time::Instant;
 

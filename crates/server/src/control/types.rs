@@ -1,4 +1,4 @@
-//! What the border hands to the control plane, and what it gets back.
+//! What the API layer passes to the control plane, and what it gets back.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

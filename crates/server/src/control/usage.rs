@@ -1,10 +1,11 @@
 //! The newest usage of the processes of one session, in memory.
 //!
-//! Promised: an observation that differs from the stored one in nothing but its usage costs no write, also after a restart
-//! of the server, when every agent reports everything: the first report of a session is compared with what the store has.
-//! Readers get the newest usage all the same; a report that an agent makes before it has measured takes no usage away. What lists are sorted by is stored when it has moved by more than a fifth, and
-//! everything once an hour. Absent: history, which is not kept here, and usage of hosts that are not connected: of
-//! those the store has the last that was written.
+//! Promised: an observation that differs from the stored one only in its usage costs no write, even after a server
+//! restart, when every agent reports everything: the first report of a session is compared with the store. Readers
+//! still get the newest usage; a report that an agent makes before it has measured does not clear any. What lists are
+//! sorted by is stored when it has changed by more than a fifth, and everything once an hour.
+//! Absent: history, which is not kept here, and usage of hosts that are not connected, for which the store has the
+//! last written values.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,10 +1,11 @@
-//! Whose turn it is at the TLS handshake, or at the greeting that a relay brings.
+//! Admission to the TLS handshake, or to the hello that comes through a relay.
 //!
-//! Promised: handshakes, with the greetings that follow them, and the greetings of agents behind relays take no more than a
-//! share of the processors, by what they
-//! were measured to cost, so that calls are answered while a whole fleet comes back (see `turns` for who goes first).
-//! Whoever waits for [`WAIT_MAX`] is closed, not served; behind a relay, it is told when to come back. Absent: how many peers may be at it (see `handshakes`), who they
-//! are, and what the store's own threads do for them (see `busy`).
+//! Promised: handshakes with the hellos that follow, and hellos of agents behind relays, take no more than a share of
+//! the CPUs, by their measured cost, so that API calls are answered while a whole fleet reconnects (see `turns` for
+//! who goes first). A peer that waits for [`WAIT_MAX`] is closed, not served; behind a relay, it is told when to
+//! retry.
+//! Absent: how many peers may be in a handshake (see `handshakes`), who they are, and what the store's own threads do
+//! for them (see `busy`).
 
 use std::future::poll_fn;
 use std::num::NonZero;

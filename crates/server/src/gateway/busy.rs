@@ -1,11 +1,10 @@
-//! When an agent is told to come back later, and when that is.
+//! When an agent is told to retry later, and how much later.
 //!
-//! Promised: sessions that open at the same time are few enough for the store to answer them within a moment, and no
-//! more where it stalls and peers give up waiting for it. The others are told a time, drawn over a window that grows
-//! with those that were told before and are not due yet; so are agents behind relays that have waited too long for their
-//! turn. A server that ends spreads its agents over the time that it
-//! needs to take them all back. Absent: peers before TLS, to whom nothing can be said that they could believe (see
-//! `admission`).
+//! Promised: few enough sessions open at the same time for the store to answer them within a moment, and no more if
+//! it stalls and peers give up waiting for it. The others get a random time in a window that grows with the number
+//! already deferred; so do agents behind relays that have waited too long for their turn. A server that shuts down
+//! spreads its agents over the time it needs to readmit them all.
+//! Absent: peers before TLS, to whom nothing can be said that they could trust (see `admission`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,8 +1,9 @@
-//! The certificate that the link is served with.
+//! The certificate of the link.
 //!
-//! Promised: it is renewed while the server runs, long before it ends, and also when the clock was set back to before
-//! it began, or when the authorities have changed: then the next connection sees it. Sessions that are open are not
-//! touched. Absent: the rotation of the authority itself (see `control::authorities`).
+//! Promised: it is renewed while the server runs, long before it expires, and also when the clock was set back to
+//! before its start, or when the authorities have changed: then the next connection sees it. Open sessions are not
+//! touched.
+//! Absent: the rotation of the authority itself (see `control::authorities`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The bytes of one agent: on a connection of its own, or carried by a relay.
+//! The byte stream of one agent: its own connection, or carried by a relay.
 
 use std::io;
 use std::pin::Pin;

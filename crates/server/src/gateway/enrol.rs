@@ -1,7 +1,7 @@
 //! Enrolment: a join token and a signing request in, a certificate out.
 //!
-//! Promised: whoever has no good token reaches neither the store's writer nor the authority's key, and
-//! leaves nothing but a line in the log, at most one a second.
+//! Promised: without a valid token nobody reaches the store's writer or the authority's key, or leaves more than a
+//! log line, at most one a second.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

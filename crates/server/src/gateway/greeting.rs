@@ -1,8 +1,8 @@
-//! How a session opens: who presented a certificate, what its hello says, and the welcome.
+//! How a session opens: the certificate, the hello, and the welcome.
 //!
-//! Promised: whoever gets no session is told why, or when to come back; an agent behind a relay has proved that it is there
-//! before anything of its hello counts; an agent that sends a challenge is given everything signed. Absent: turns before
-//! TLS (see `admission`), and the session itself (see `session`).
+//! Promised: a peer that gets no session is told why, or when to retry; an agent behind a relay has proved its
+//! presence before anything in its hello counts; an agent that sends a challenge gets everything signed.
+//! Absent: turns before TLS (see `admission`), and the session itself (see `session`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! Where agents and relays connect: TLS, enrolment and sessions.
 //!
-//! Promised: a session is opened only for the agent that its certificate names, and only by the key that
-//! the host has now; frames are bounded; a peer from which no byte comes for a few beats, or that takes none, is
-//! let go, and one on a slow link is not; a fleet that comes back all at once is taken in at a rate that leaves
-//! processors to everything else. Absent: what operations mean; the session only carries them.
+//! Promised: a session is opened only for the agent named in its certificate, and only with the host's current key;
+//! frames are bounded; a peer that sends or takes no byte for a few heartbeats is disconnected, and one on a slow
+//! link is not; a fleet that reconnects all at once is admitted at a rate that leaves CPU time for everything else.
+//! Absent: what operations mean; the session only carries them.
+//! Start at `session` (one agent) and `greeting` (how it opens); `relay` for agents behind relays.
 
 mod admission;
 mod busy;

@@ -1,8 +1,8 @@
-//! Which heartbeats of one agent are answered, and when it is told another interval.
+//! Which heartbeats of one agent are answered, and when it gets a new interval.
 //!
-//! Promised: an agent hears from us before it would give the server up; one whose interval no longer fits the fleet's size is
-//! told the new one, which holds once the agent has answered. Agents that do not answer are older: they are asked twice and
-//! keep the interval that they were welcomed with, and so does the server for them. Reads no clock, and sends nothing.
+//! Promised: an agent hears from us before it would give the server up; one whose interval no longer fits the fleet's
+//! size is sent the new one, which takes effect once the agent has acknowledged it. Agents that do not are older:
+//! they get it twice, and both sides keep the interval of the welcome. Reads no clock, and sends nothing.
 //! Absent: agents behind relays, whose heartbeats the relays answer.
 
 use std::time::{Duration, Instant};

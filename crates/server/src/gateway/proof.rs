@@ -1,8 +1,9 @@
-//! Whether an agent behind a relay is still there, by its own word.
+//! Liveness of an agent behind a relay, by its own signature.
 //!
-//! Promised: heartbeats that a relay reports keep a session for [`PROOF_MAX`] at most. An agent is asked several times in that
-//! time, and only its signed answer counts, as of when the question was sent: a relay can neither answer for it nor keep
-//! answers for later. Absent: agents that are connected directly, whose TLS proves it, and agents that answer no pings.
+//! Promised: heartbeats reported by a relay keep a session for at most [`PROOF_MAX`]. An agent is pinged several
+//! times in that time, and only its signed answer counts, as of when the ping was sent: a relay can neither answer
+//! for it nor keep answers for later.
+//! Absent: directly connected agents, whose TLS proves it, and agents that do not answer pings.
 
 use std::time::{Duration, Instant};
 

@@ -1,10 +1,11 @@
 //! A relay, and the agents that come through it.
 //!
-//! Promised: a relay carries and does nothing else. It is let in by its own key and certificate; each agent behind it
-//! must show a certificate of the authority and sign its hello for a nonce of this server, so a relay can neither invent
-//! an agent nor repeat one; agents of another cloud area than the relay's are refused. From then on an agent has its
-//! ordinary session, signed both ways. Streams, greetings under way and bytes of a relay are bounded; one that breaks the
-//! rules of the connection is cut off with all that it carries. Absent: how sessions open and what they say (see `greeting`, `session`).
+//! Promised: a relay carries and does nothing else. It is authenticated by its own key and certificate; each agent
+//! behind it must present a certificate of the authority and sign its hello for a nonce from this server, so a relay
+//! can neither invent nor replay an agent; agents of another cloud area are refused. From then on an agent has its
+//! ordinary session, signed both ways. Streams, pending hellos and bytes of a relay are bounded; one that breaks the
+//! rules of the connection is cut off with everything it carries.
+//! Absent: how sessions open and what they say (see `greeting`, `session`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,8 +1,10 @@
-//! What the reading half of a session leaves for the writing half: beats and renewals to be answered, parts of builds.
+//! What the reading half of a session leaves for the writing half: heartbeats and renewals to answer, chunks of
+//! builds.
 //!
-//! Promised: at most [`REPLIES_MAX`] wait, and a session at rest holds no memory for them; a beat takes none at all, and
-//! needs no wake-up: both halves are one task, and the writer looks after the reader. Absent: waking the writer for the
-//! others, which is the session's, and saying again what found no room: agents ask again.
+//! Promised: at most [`REPLIES_MAX`] wait, and an idle session uses no memory for them; a heartbeat takes none at
+//! all, and needs no wake-up: both halves are one task, and the writer runs after the reader.
+//! Absent: waking the writer for the others, which is up to the session, and repeating what found no room: agents ask
+//! again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

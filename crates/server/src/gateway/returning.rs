@@ -1,10 +1,10 @@
-//! Agents that were away for longer than their certificates live.
+//! Readmits agents that were away for longer than their certificates are valid.
 //!
-//! Promised: only the key of the expired certificate asks for another one, for a nonce that nobody has seen before; the
-//! host must still be that key's, and an operator must have let it back (`proctor hosts approve`). Until then it is told
-//! so, and shows up as waiting. A certificate that is still in force by this server's clock needs no leave, and the new one
-//! does not outlive it: only a session or an operator makes an identity last. Absent: whose key was revoked, which the
-//! store knows.
+//! Promised: only the key of the expired certificate can request a new one, for a fresh nonce; the host must still
+//! belong to that key, and an operator must have approved it (`proctor hosts approve`). Until then the agent is told
+//! so, and its host is shown as waiting. A certificate that is still valid by this server's clock needs no approval,
+//! and the new one does not outlive it: only a session or an operator extends an identity.
+//! Absent: whose key was revoked, which the store knows.
 
 use std::net::SocketAddr;
 use std::time::Duration;

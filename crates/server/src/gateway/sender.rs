@@ -1,7 +1,8 @@
-//! What goes to one agent, signed where the agent verifies it.
+//! Sends messages to one agent, signed if the agent verifies them.
 //!
-//! Promised: what is fed between two flushes has one signature, unless it is much; a beat has none, and neither has
-//! a refusal: an agent believes them of anybody who carries its session. Absent: what to send, and when.
+//! Promised: what is queued between two flushes has one signature, unless it is a lot; a heartbeat has none, and
+//! neither has a refusal: an agent accepts those from anybody who carries its session.
+//! Absent: what to send, and when.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! One session of one agent: what it reports goes to control, what control has for it goes out (see `talk`).
+//! One session of one agent: its reports go to control, and control's messages go out (see `talk`).
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};

@@ -1,9 +1,10 @@
-//! The key that signs what the server tells agents.
+//! The key that signs the server's messages to agents.
 //!
-//! Promised: it is made at the first start and kept in the store, like the authority; its certificate is renewed long
-//! before it ends, also while the store cannot be read, and replaced when another authority vouches for it; a rotation by another program on the same store is noticed within [`LOOK_PERIOD`], and every agent
-//! that is connected hears of it then. Sessions that have something to sign at the same time share one signature: a
-//! call that goes to the whole fleet costs some hundred of them, not one for each agent. Nobody waits for company.
+//! Promised: it is generated at the first start and kept in the store, like the authority; its certificate is renewed
+//! long before it expires, even while the store cannot be read, and replaced when another authority vouches for it; a
+//! rotation by another program on the same store is noticed within [`LOOK_PERIOD`], and all connected agents are then
+//! notified. Sessions that sign at the same time share one signature: a call to the whole fleet costs a few hundred
+//! of them, not one per agent. Nothing waits for a batch to fill.
 //! Absent: what is signed (see `sender`).
 
 use std::sync::Arc;

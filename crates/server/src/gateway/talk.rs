@@ -1,8 +1,8 @@
-//! What control has for one agent goes out on its session.
+//! Sends control's messages for one agent over its session.
 //!
-//! Promised: first what keeps the session and what must stop, then what the agent must forget, know and do, and last what is
-//! large; nothing queues behind a slow socket: what there is to send is asked for when the socket can take it, and
-//! between two frames of many assignments, too. A heartbeat is answered without looking for anything else.
+//! Promised: first what keeps the session alive and what must stop, then what the agent must forget, know and do, and
+//! last what is large; nothing queues behind a slow socket: messages are fetched when the socket can take them, also
+//! between two frames of many assignments. A heartbeat is answered without looking for anything else.
 //! Absent: signatures and frames (see `sender`).
 
 use std::collections::HashSet;

@@ -1,9 +1,9 @@
 //! The keys of the tickets with which agents resume their TLS sessions.
 //!
-//! Promised: they are in the store, as the authority is, so that a fleet comes back to a restarted server without full
-//! handshakes; they are rotated every day, also by another server on the same store. Where the store cannot be written,
-//! tickets that were made before stay good, and no new ones are made once the present key is too old. Absent: whom a
-//! ticket lets in (see `session`).
+//! Promised: they are in the store, like the authority, so that a fleet reconnects to a restarted server without full
+//! handshakes; they are rotated every day, also by another server on the same store. If the store cannot be written,
+//! existing tickets stay valid, and no new ones are issued once the current key is too old.
+//! Absent: whom a ticket admits (see `session`).
 
 use std::sync::Arc;
 use std::time::Duration;

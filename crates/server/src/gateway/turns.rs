@@ -1,13 +1,13 @@
-//! Who goes next at its greeting, and when: the queue alone, without sockets or tasks.
+//! Who goes next, and when: the queue alone, without sockets or tasks.
 //!
-//! Promised: no more than [`CPU_SHARE`] of the processors is given out, by what greetings were measured to cost, those of
-//! peers and those of agents behind relays apart. The newest peer goes first: the one that has waited longest is the
-//! likeliest to have given up. Peers of known addresses and agents behind relays alternate, relay after relay, so that
-//! however many agents one of them brings, it takes the turns of nobody else; of one relay, who came first goes first,
-//! because few of them wait here and the others at the relay. Both go before other peers, which still get one turn in
-//! [`OTHERS_EVERY`]. Of one address only a few count as either in a while; the rest of
-//! them go after everybody else, with one turn in [`OTHERS_EVERY`] of the others', so that no address takes the turns of
-//! another. Absent: how long a peer waits (see `admission`).
+//! Promised: no more than [`CPU_SHARE`] of the CPUs is handed out, by the measured cost of hellos, with those of
+//! peers and of agents behind relays measured separately. The newest peer goes first: the one that has waited longest
+//! has most likely given up. Peers of known addresses and agents behind relays alternate, relay after relay, so that
+//! however many agents one of them brings, it takes nobody else's turns; within one relay it is first come, first
+//! served, because few of its agents wait here and the others at the relay. Both go before other peers, which still
+//! get one turn in [`OTHERS_EVERY`]. Per address only a few in a while count as either; the rest go after everybody
+//! else, with one turn in [`OTHERS_EVERY`] of the others', so that no address takes the turns of another.
+//! Absent: how long a peer waits (see `admission`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;

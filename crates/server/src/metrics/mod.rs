@@ -1,8 +1,9 @@
-//! What the server counts and measures of itself, for Prometheus.
+//! The server's own metrics, for Prometheus.
 //!
-//! Promised: every name and label is in this file; a scrape reads memory, the sizes of two files and `/proc/self`, and
-//! no table of the store, so that its cost does not grow with tasks and events, and with hosts only by one look at each
-//! session. Labels come from tables of ours: no caller chooses one. Absent: who may read it (`api::metrics`).
+//! Promised: every name and label is in this file; a scrape reads memory, the sizes of two files and `/proc/self`,
+//! and no table of the store, so its cost does not grow with tasks and events, and with hosts only by one look at
+//! each session. Labels come from our own tables: no caller chooses one.
+//! Absent: who may read it (`api::metrics`).
 
 mod processes;
 

@@ -1,7 +1,8 @@
-//! Usage of processes, for those who switch it on (`--metrics-processes`).
+//! Usage of processes, if enabled (`--metrics-processes`).
 //!
-//! Promised: apart from the metrics of the server, so that those stay cheap; made from the last observations of at most
-//! [`PROCESSES_MAX`] processes. Absent: history, and how often it is made.
+//! Promised: separate from the server's metrics, so that those stay cheap; rendered from the last observations of at
+//! most [`PROCESSES_MAX`] processes.
+//! Absent: history, and how often it is rendered.
 
 use proctor_model::Phase;
 use proctor_runtime::metrics::{Exposition, Kind, as_number};

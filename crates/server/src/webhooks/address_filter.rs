@@ -1,8 +1,9 @@
 //! Which addresses a webhook may reach: the public internet, and what the operator allows.
 //!
-//! Promised: everything else is refused, so that nobody who may add a webhook can use the server to talk to this
-//! machine, to its networks or to a cloud's metadata. The address that is connected to is the one that was checked,
-//! whatever a name resolves to later. Absent: NAT64 prefixes that a network chose for itself.
+//! Promised: everything else is rejected, so that nobody who may add a webhook can use the server to reach this
+//! machine, its networks or a cloud's metadata. The address connected to is the one that was checked, whatever a name
+//! resolves to later.
+//! Absent: NAT64 prefixes that a network chose for itself.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;

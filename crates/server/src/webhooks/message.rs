@@ -1,4 +1,4 @@
-//! What one request carries: its body, its signature, and how far the webhook has come with it.
+//! What one request carries: its body, its signature, and the webhook's new cursor.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

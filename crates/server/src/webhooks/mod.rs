@@ -1,12 +1,12 @@
 //! Forwards events to webhooks.
 //!
-//! Promised: each webhook gets the events that it asked for in order, at least once: its cursor
-//! moves only after a request that succeeded, and survives the server. A webhook that fails is tried
-//! again with growing waits; events that are older than a day by then are skipped, with a warning.
-//! Each webhook has a task of its own, so that a slow one holds up nobody, and sends at most ten
-//! requests a second. Redirects are not followed: what is signed for one receiver is not for another.
-//! Events of a host that was cordoned when they were stored are left out.
-//! Absent: receivers' answers beyond their status, and any change of the events themselves.
+//! Promised: each webhook gets the events it subscribed to in order, at least once: its cursor advances only after a
+//! successful request, and survives the server. A failing webhook is retried with growing backoff; events that are
+//! older than a day by then are skipped, with a warning. Each webhook has its own task, so that a slow one delays no
+//! other, and sends at most ten requests a second. Redirects are not followed: what is signed for one receiver is not
+//! for another. Events of a host that was cordoned when they were stored are left out.
+//! Absent: receivers' responses beyond their status, and any change of the events themselves.
+//! Start at `message` (one request) and `address_filter`.
 
 mod address_filter;
 mod message;

@@ -1,8 +1,9 @@
-//! A test of a webhook: one request that says it is a test, and the result for whoever asked.
+//! Tests a webhook: one request marked as a test, and the result for whoever asked.
 //!
-//! Promised: the address is checked and the request is signed and bounded in time as for events. The webhook's cursor
-//! does not move, and nothing is sent again. A webhook is tested at most once in [`PAUSE`], and at most [`UNDER_WAY_MAX`]
-//! tests run at once. Absent: the receiver's answer beyond its status, which could be anything that it can read.
+//! Promised: the address is checked and the request is signed and timed out as for events. The webhook's cursor does
+//! not move, and nothing is sent again. A webhook is tested at most once per [`PAUSE`], and at most [`UNDER_WAY_MAX`]
+//! tests run at once.
+//! Absent: the receiver's response beyond its status, which could be anything it can read.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

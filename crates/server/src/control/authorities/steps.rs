@@ -1,4 +1,4 @@
-//! The steps of a rotation, and who would be cut off by each.
+//! The steps of a rotation, and which peers each would cut off.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,10 +1,11 @@
-//! Targets that wait for a host that is offline, for as long as their call said.
+//! Targets that wait for an offline host, for as long as their call said.
 //!
-//! Promised: such a target is delivered when its host connects, and ends as absent when its wait is over; from its delivery on
-//! it has the time that any operation has. It operates what is registered when it is delivered: its spec may have been
-//! replaced while it waited. A restart of the server changes nothing: the wait counts from the task's creation (or the
-//! release of the target), and what no agent can have heard of is still undelivered, so a cancel ends it at once. An agent
-//! that had a session meanwhile may have it: that target is waited for until its time is over, like any other.
+//! Promised: such a target is delivered when its host connects, and ends as absent when its wait is over; from
+//! delivery on it has the time that any operation has. It operates on what is registered when it is delivered: its
+//! spec may have been replaced while it waited. A restart of the server changes nothing: the wait counts from the
+//! task's creation (or the target's release), and what no agent can have received is still undelivered, so a cancel
+//! ends it at once. An agent that had a session meanwhile may have it: that target is waited for until its time is
+//! over, like any other.
 //! Absent: maintenance (see `outcomes`, which ends what waits on a host that was cordoned since).
 
 use std::time::{Duration, Instant};

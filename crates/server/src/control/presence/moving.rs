@@ -1,7 +1,8 @@
 //! Agents that are away and may still come back.
 //!
-//! Promised: how many of them left with the server's earlier life is counted as they come and go. Every greeting asks, while a
-//! whole fleet comes back, so nobody looks through them all for it. Absent: when they are waited for no longer.
+//! Promised: the number of those that left with the server's earlier run is counted as they come and go. Every hello
+//! asks for it while a whole fleet reconnects, so it must not scan them all.
+//! Absent: when they are given up.
 
 use std::collections::HashMap;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! The audit log as it is read; entries are written with what they tell of.
+//! Reading the audit log; entries are written together with the changes they describe.
 
 use proctor_store::{AuditAnchor, AuditEntry, AuditQuery, Result};
 

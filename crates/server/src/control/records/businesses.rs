@@ -1,4 +1,4 @@
-//! Businesses, sets of them, and the hosts that are placed in them.
+//! Businesses, business sets, and the hosts placed in them.
 
 use proctor_model::HostKey;
 use proctor_store::{Business, BusinessSet, Result};

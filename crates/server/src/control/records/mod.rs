@@ -1,9 +1,10 @@
-//! What administrators keep and the border asks for: apps, users, roles, businesses, tokens, the audit log and the store
-//! itself, an area to a file.
+//! Administrators' data for the API layer: apps, users, roles, businesses, tokens, the audit log and the store
+//! itself, one file per area.
 //!
-//! Promised: the border reads and changes the store through these methods and those of the other areas of control, never
-//! by itself (`scripts/check-direction` looks). Absent: permissions and audit entries, which `Control::administer` and the
-//! routes add; whoever calls has checked them.
+//! Promised: the API layer reads and changes the store only through these methods and those of the other areas of
+//! control (`scripts/check-direction` enforces it).
+//! Absent: permissions and audit entries, which `Control::administer` and the routes add; the caller has checked
+//! them.
 
 mod apps;
 mod audit_log;

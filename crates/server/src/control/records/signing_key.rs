@@ -1,4 +1,4 @@
-//! The key that signs what agents are told, the keys of their TLS tickets, and the epoch of this control plane.
+//! The key that signs messages to agents, the keys of their TLS tickets, and the epoch of this control plane.
 
 use jiff::Timestamp;
 use proctor_pki::TicketKeys;

@@ -1,4 +1,4 @@
-//! The store itself: whether it works and what it takes; and rows of it that others render.
+//! The store itself: its health and size; and rows that others render.
 
 use std::collections::HashMap;
 

@@ -1,13 +1,13 @@
 //! When the targets of a rolling task are released: events and time in, steps out.
 //!
-//! Promised: targets are released in the order of their index and never taken back; at most
-//! `max_parallel` of them are open or settling at once; after more than `max_failures` failures nothing
-//! further is released; with a canary, nothing beyond it is released before somebody resumes; while it is
-//! paused, nothing is. [`RolloutMachine::next`], [`RolloutMachine::pause`] and
-//! [`RolloutMachine::resume`] only say what should follow. The caller writes the rollout of
-//! [`RolloutMachine::after`] to the store and then calls [`RolloutMachine::apply`]: a step that could not be written has not
-//! been taken. A roll is rebuilt by [`RolloutMachine::new`] from what the store holds, with nothing forgotten but
-//! how long settling targets have been waited for. Absent: IO and clocks.
+//! Promised: targets are released in the order of their index and never taken back; at most `max_parallel` of them
+//! are open or settling at once; after more than `max_failures` failures nothing further is released; with a canary,
+//! nothing beyond it is released before somebody resumes; while it is paused, nothing is. [`RolloutMachine::next`],
+//! [`RolloutMachine::pause`] and [`RolloutMachine::resume`] only say what should follow. The caller writes the
+//! rollout of [`RolloutMachine::after`] to the store and then calls [`RolloutMachine::apply`]: a step that could not
+//! be written has not been taken. A rollout is rebuilt by [`RolloutMachine::new`] from what the store holds, with
+//! nothing forgotten but how long settling targets have been waited for.
+//! Absent: IO and clocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -1,11 +1,12 @@
 //! Rolling tasks: targets that are released a few at a time, by [`machine::RolloutMachine`].
 //!
-//! Promised: every transition is one store call, which also writes the outcomes that follow from it;
-//! only then memory changes and targets are delivered. So a server that dies at any point neither skips
-//! a target nor releases more than `max_parallel`, leaves no row open, and never goes on with a rollout
-//! that was stopped or cancelled. Whether a target became healthy is stored, too. One transition at a
-//! time ([`Rollouts::turn`]), whoever asks for it; one that the store cannot take is tried again.
-//! Who made a task must keep the right to it (`permissions`). Absent: the choice of targets, which was frozen when the task was submitted.
+//! Promised: every transition is one store call, which also writes the outcomes that follow from it; only then does
+//! memory change and are targets delivered. So a server that dies at any point neither skips a target nor releases
+//! more than `max_parallel`, leaves no row open, and never continues a rollout that was stopped or cancelled. Whether
+//! a target became healthy is stored, too. One transition at a time ([`Rollouts::turn`]), whoever asks for it; one
+//! that the store cannot take is retried. The creator of a task must keep the permission for it (`permissions`).
+//! Absent: the choice of targets, which was fixed when the task was submitted.
+//! Start at `machine`.
 
 mod machine;
 mod open;

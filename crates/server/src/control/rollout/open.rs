@@ -1,10 +1,10 @@
 //! How many rolling tasks may be open at once.
 //!
-//! Promised: a caller has at most [`OF_CALLER_MAX`] rolling tasks that are not over, all callers together
-//! [`TOTAL_MAX`], and administrators [`ADMIN_RESERVE`] more of either; one who has none gets one in any case. Their targets are bounded as well, for all but
-//! administrators, so that room for other operations is left (`open_room`). A caller is who pays for other calls
-//! (`shares`): an app cannot get more by naming users, and one of these leaves some of it to the others. What an earlier
-//! life of the server left open counts, and is never refused.
+//! Promised: a caller has at most [`OF_CALLER_MAX`] unfinished rolling tasks, all callers together [`TOTAL_MAX`], and
+//! administrators [`ADMIN_RESERVE`] more of either; one who has none always gets one. Their targets are bounded as
+//! well, except for administrators, so that room is left for other operations (`open_room`). A caller is whoever pays
+//! for other calls (`shares`): an app cannot get more by naming users, and one of these leaves some of it to the
+//! others. What an earlier run of the server left open counts, and is never refused.
 //! Absent: how long one may stay open; that is `ROLLOUT_MAX`.
 
 use std::sync::Arc;

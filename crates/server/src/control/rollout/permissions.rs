@@ -1,10 +1,10 @@
-//! Rolling tasks end with the rights of who made them.
+//! Rolling tasks end with the permissions of their creator.
 //!
-//! Promised: a target is released only if who made the task may operate it at that moment; where a right on
-//! a target that waits was taken away, the whole rollout stops and says why. Asked before every release, after
-//! every change of access through this server, and every [`RIGHTS_PERIOD`]. A target is released only with
-//! the spec that is registered at that moment: the right to operate is one to operate what is registered.
-//! Absent: targets that were released; they are under way, and a cancel is what stops them.
+//! Promised: a target is released only if the task's creator may operate it at that moment; if the permission for a
+//! waiting target was revoked, the whole rollout stops and says why. Checked before every release, after every access
+//! change through this server, and every [`RIGHTS_PERIOD`]. A target is released only with the spec that is
+//! registered at that moment: the permission to operate covers only what is registered.
+//! Absent: released targets; they are in progress, and a cancel stops them.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};

@@ -1,13 +1,13 @@
-//! Which hosts of an upgrade come next: rings, failures, and hosts that are not there.
+//! Which hosts of an upgrade come next: rings, failures, and absent hosts.
 //!
-//! Promised: a ring begins when every host of those before is final, and those that were upgraded have kept a session with
-//! the new version for a while; a host that does not keep it has failed after all. The upgrade is done when that holds for
-//! all hosts. With more failures than allowed no other
-//! host begins. Where no host of the rings before was upgraded, a person decides: the upgrade is paused. Never more than
-//! [`UPGRADING_MAX`] hosts at once. An order is repeated until its host reports a result. Time and what is known
-//! of the sessions are arguments. One that was cancelled or has failed skips hosts that have not begun their trial, also those
-//! that are away, so that another upgrade can begin; one that is away and may be at its trial is waited for until that is
-//! over. Absent: the store, which has every change before it is applied here.
+//! Promised: a ring begins when every host of the previous rings is final, and the upgraded ones have kept a session
+//! with the new version for a while; a host that does not keep it has failed after all. The upgrade is done when that
+//! holds for all hosts. With more failures than allowed no further host begins. If no host of the previous rings was
+//! upgraded, a human decides: the upgrade is paused. Never more than [`UPGRADING_MAX`] hosts at once. An order is
+//! repeated until its host reports a result. Time and what is known about the sessions are arguments. An upgrade that
+//! was cancelled or has failed skips hosts that have not begun their trial, including absent ones, so that another
+//! upgrade can begin; an absent host that may be in its trial is waited for until that is over.
+//! Absent: the store, which has every change before it is applied here.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -1,11 +1,13 @@
-//! Upgrades of agents: rings of hosts that are told, one ring after the other, by [`machine::UpgradeMachine`].
+//! Upgrades of agents: rings of hosts that get the order, one ring after the other, by [`machine::UpgradeMachine`].
 //!
-//! Promised: what becomes of a host is in the store before it is told or forgotten here, so that a server that dies at any
-//! point goes on where it was: a host that was told is told again, now and then and on every session, which changes
-//! nothing for it. One upgrade is under way at a time. One that is paused, cancelled or has failed tells no further host.
-//! One that was cancelled or has failed gives out no build any more, either, so that only hosts that have begun their trial go on;
-//! what becomes of them is kept. Who answers for an upgrade must keep the right to it (`permissions`). Absent: the choice of hosts, which was frozen when the upgrade began, and the programs
-//! (`builds`).
+//! Promised: the state of a host is in the store before the order is sent or forgotten here, so that a server that
+//! dies at any point resumes where it was: a host that has the order gets it again, periodically and on every
+//! session, which changes nothing for it. One upgrade runs at a time. One that is paused, cancelled or has failed
+//! sends no further orders. One that was cancelled or has failed stops handing out the build as well, so that only
+//! hosts that have begun their trial continue; their results are kept. Whoever is responsible for an upgrade must
+//! keep the permission for it (`permissions`).
+//! Absent: the choice of hosts, which was fixed when the upgrade began, and the programs (`builds`).
+//! Start at `machine`.
 
 mod machine;
 mod permissions;

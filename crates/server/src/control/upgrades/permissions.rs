@@ -1,8 +1,9 @@
-//! Upgrades of agents go on with the rights of who began them, or of who resumed them last.
+//! Upgrades of agents run with the permissions of whoever began or last resumed them.
 //!
-//! Promised: a host begins only while they are administrators of everything; without that right the upgrade is paused and
-//! says why, also after a restart of the server. Asked in every step, so within a second, and at once after a change of
-//! access through this server. Absent: hosts that were told; they go on, and a cancel is what stops them.
+//! Promised: a host begins only while they are administrators of everything; otherwise the upgrade is paused and says
+//! why, also after a restart of the server. Checked in every step, so within a second, and at once after an access
+//! change through this server.
+//! Absent: hosts that already have the order; they continue, and a cancel stops them.
 
 use proctor_model::{Class, Subject};
 
