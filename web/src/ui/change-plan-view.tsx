@@ -68,20 +68,21 @@ export function ChangePlanView<Row extends PlannedRow>(props: Props<Row>) {
             </Badge>
           ))}
         {props.sums}
-        <span className="grow" />
-        <span className="muted">
-          {operate.plannedAt} <TimeMs at={query.dataUpdatedAt} />
+        <span className="plan-tools">
+          <span className="muted">
+            {operate.plannedAt} <TimeMs at={query.dataUpdatedAt} />
+          </span>
+          <ExportButton name="plan" rows={rows} columns={props.exported} />
+          <Button
+            size="small"
+            type="text"
+            icon={<ReloadOutlined />}
+            aria-label={operate.planAgain}
+            title={operate.planAgain}
+            loading={query.isFetching}
+            onClick={() => void query.refetch()}
+          />
         </span>
-        <ExportButton name="plan" rows={rows} columns={props.exported} />
-        <Button
-          size="small"
-          type="text"
-          icon={<ReloadOutlined />}
-          aria-label={operate.planAgain}
-          title={operate.planAgain}
-          loading={query.isFetching}
-          onClick={() => void query.refetch()}
-        />
       </div>
       {/* Its height is that of its rows, up to ten. */}
       <div className="change-plan-table" style={{ height: 36 + 32 * Math.min(Math.max(rows.length, 1), 10) }}>

@@ -1,4 +1,4 @@
-import { useMemo } from "react";
+import { type CSSProperties, useMemo } from "react";
 import { useMessages } from "@/settings/context";
 import { type DiffLine, jsonLines, lineDiff } from "./line-diff";
 import { Empty } from "./states";
@@ -12,7 +12,7 @@ export function DiffView({ left, right, leftTitle, rightTitle }: Props) {
   const lines = useMemo(() => lineDiff(jsonLines(left), jsonLines(right)), [left, right]);
   if (lines.every((line) => line.left === line.right)) return <Empty title={process.spec.noDifference} />;
   return (
-    <div className="diff">
+    <div className="diff" style={{ "--rows": lines.length + 1 } as CSSProperties}>
       <Side title={leftTitle} lines={lines} side="left" />
       <Side title={rightTitle} lines={lines} side="right" />
     </div>
@@ -22,12 +22,7 @@ export function DiffView({ left, right, leftTitle, rightTitle }: Props) {
 function Side({ title, lines, side }: { title: string; lines: DiffLine[]; side: "left" | "right" }) {
   const sign = side === "left" ? "−" : "+";
   return (
-    <section
-      className="diff-side"
-      aria-label={title}
-      // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls, so the keyboard must reach it
-      tabIndex={0}
-    >
+    <section className="diff-side" aria-label={title}>
       <div className="diff-title">{title}</div>
       <pre>
         {lines.map((line, index) => {

@@ -9,6 +9,7 @@ const DAY = 86_400;
 /** A length of time in its largest fitting unit: `42 s`, `5 min`, `3 h`, `12 d`. */
 export function formatSpan(secs: number, common: Messages["common"]): string {
   const abs = Math.abs(secs);
+  if (abs > 0 && abs < 0.5) return common.underSecond;
   if (abs < MINUTE) return common.seconds(Math.round(abs));
   if (abs < HOUR) return common.minutes(Math.round(abs / MINUTE));
   if (abs < 2 * DAY) return common.hours(Math.round(abs / HOUR));
@@ -57,6 +58,11 @@ export function formatPercent(value: number): string {
   if (value === 0) return "0 %";
   if (value < 0.1) return "< 0.1 %";
   return `${value < 10 ? value.toFixed(1) : Math.round(value)} %`;
+}
+
+/** What is set by hand or stands on an axis: no more digits than it has. */
+export function formatRoundPercent(value: number): string {
+  return `${Number(value.toFixed(2))} %`;
 }
 
 /** Numbers in the way of the chosen language. */

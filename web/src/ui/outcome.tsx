@@ -51,9 +51,23 @@ export function cellToneOf(code: number): CellTone {
   return outcome === "pending" ? "empty" : tones[outcome];
 }
 
-export function OutcomeBadge({ target }: { target: Pick<Target, "code"> }) {
-  const { terms } = useMessages();
+type Props = {
+  target: Pick<Target, "code"> & { index?: number };
+  /** Of a rolling task: the targets from this index on wait for their turn. */
+  released?: number;
+};
+
+export function OutcomeBadge({ target, released }: Props) {
+  const { terms, tasks } = useMessages();
   const outcome = outcomeOf(target.code);
+  if (outcome === "pending" && released !== undefined) {
+    const isWaiting = (target.index ?? 0) >= released;
+    return (
+      <Badge tone={isWaiting ? "idle" : "changing"} isHollow={isWaiting}>
+        {isWaiting ? tasks.target.waits : tasks.cell.released}
+      </Badge>
+    );
+  }
   return (
     <Badge tone={tones[outcome]} isHollow={outcome === "skipped"}>
       {terms.outcome[outcome]}

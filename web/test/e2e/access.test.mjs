@@ -102,7 +102,7 @@ test("a pool is set and deleted by its plan, which says where it takes effect", 
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Namespace").fill("swarm");
   await dialog.getByLabel("Hosts").fill("127.0.0.1");
-  await dialog.getByText("1 at once").waitFor();
+  await dialog.getByText("1 now").waitFor();
   await dialog.getByRole("button", { name: "Set on 1 host" }).click();
   await expect.poll(pools, { timeout: 30_000 }).toBe(1);
   await open("/pools/0%3A127.0.0.1/swarm/swarm?do=delete");

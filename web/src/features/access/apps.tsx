@@ -45,11 +45,15 @@ export function Apps() {
             rows={apps}
             rowKey={(app) => app.code}
             columns={[
-              { key: "code", title: text.code, render: (app) => <span className="mono">{app.code}</span> },
               {
-                key: "trusted",
-                title: "",
-                render: (app) => (app.trusted ? <Badge tone="warning">{text.trusted}</Badge> : ""),
+                key: "code",
+                title: text.code,
+                render: (app) => (
+                  <span className="row wrap">
+                    <span className="mono">{app.code}</span>
+                    {app.trusted && <Badge tone="warning">{text.trusted}</Badge>}
+                  </span>
+                ),
               },
               {
                 key: "created",

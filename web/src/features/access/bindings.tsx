@@ -20,6 +20,7 @@ import { SimpleTable } from "@/ui/simple-table";
 import { Failure } from "@/ui/states";
 import { useUrlValue } from "@/ui/url-state";
 import { useAction } from "@/ui/use-action";
+import { useBounds } from "./bounds";
 import { useScopeName } from "./scope-name";
 import { Section } from "./section";
 
@@ -31,6 +32,7 @@ export function Bindings() {
   const { ask } = useAction();
   const [isAdding, setAdding] = useState(false);
   const [search] = useUrlValue("q");
+  const boundsOf = useBounds();
   const isWanted = (each: Binding) => `${each.subject} ${each.role} ${each.scope}`.includes(search);
   const remove = (binding: Binding) =>
     ask(
@@ -51,7 +53,9 @@ export function Bindings() {
           isWanted,
           columns: ["id", "subject", "role", "scope", "allow_users", "allow_roots"],
         }}
-        filter={<FilterInput name="q" label={`${text.subject}, ${text.role}, ${text.scope}`} width={260} />}
+        filter={
+          <FilterInput name="q" label={common.list([text.subject, text.role, text.scope])} width={260} />
+        }
         action={{ label: text.create, onClick: () => setAdding(true) }}
       >
         {(bindings) => (
@@ -71,7 +75,7 @@ export function Bindings() {
                 key: "bounds",
                 title: text.bounds,
                 isMinor: true,
-                render: (binding) => <span className="mono">{boundsOf(binding)}</span>,
+                render: boundsOf,
               },
             ]}
             actions={(binding) => (
@@ -85,10 +89,6 @@ export function Bindings() {
       {isAdding && <AddBinding onClose={() => setAdding(false)} />}
     </>
   );
-}
-
-function boundsOf(binding: Binding): string {
-  return [...(binding.allow_users ?? []), ...(binding.allow_roots ?? [])].join(", ");
 }
 
 function AddBinding({ onClose }: { onClose: () => void }) {

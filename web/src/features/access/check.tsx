@@ -16,6 +16,7 @@ import { Panel } from "@/ui/page";
 import { SimpleTable } from "@/ui/simple-table";
 import { Failure, Skeleton } from "@/ui/states";
 import { useUrlNumber, useUrlValue } from "@/ui/url-state";
+import { useBounds } from "./bounds";
 import { useScopeName } from "./scope-name";
 
 /** "What may X do where" and "who may do Y on Z", as the server judges calls. */
@@ -176,9 +177,10 @@ function WhoMay() {
 function useThrough(): (grant: Grant) => string {
   const { access } = useMessages();
   const scopeName = useScopeName();
-  return ({ role, scope, allow_users = [], allow_roots = [] }) => {
-    const only = [...allow_users, ...allow_roots].join(", ");
-    const through = access.check.through(role, scopeName(scope));
+  const boundsOf = useBounds();
+  return (grant) => {
+    const only = boundsOf(grant);
+    const through = access.check.through(grant.role, scopeName(grant.scope));
     return only ? `${through} (${access.check.only(only)})` : through;
   };
 }

@@ -36,17 +36,20 @@ export function Roles() {
             rows={roles}
             rowKey={(role) => role.name}
             columns={[
-              { key: "name", title: text.name, render: (role) => role.name },
+              {
+                key: "name",
+                title: text.name,
+                render: (role) => (
+                  <span className="row wrap">
+                    {role.name}
+                    {role.built_in && <Badge tone="idle">{text.builtIn}</Badge>}
+                  </span>
+                ),
+              },
               {
                 key: "classes",
                 title: text.classes,
-                render: (role) => role.classes.map((kind) => names[kind] ?? kind).join(", "),
-              },
-              {
-                key: "built-in",
-                title: "",
-                isMinor: true,
-                render: (role) => (role.built_in ? <Badge tone="idle">{text.builtIn}</Badge> : ""),
+                render: (role) => common.list(role.classes.map((kind) => names[kind] ?? kind)),
               },
             ]}
             actions={(role) =>

@@ -40,20 +40,19 @@ export function UserTokens({ name }: { name: string }) {
   return (
     <div className="stack">
       <Form layout="vertical" initialValues={{ days: 30 }} onFinish={(fields) => void make(fields)}>
-        <div className="row wrap">
-          <Form.Item name="note" label={text.note} className="grow">
+        <div className="token-form">
+          <Form.Item name="note" label={text.note}>
             <Input />
           </Form.Item>
           <Form.Item name="days" label={text.ttl}>
             <Select
-              style={{ width: 140 }}
               options={[1, 7, 30, 90, 365, 0].map((days) => ({
                 value: days,
                 label: days === 0 ? text.noEnd : text.days(days),
               }))}
             />
           </Form.Item>
-          <Form.Item label=" ">
+          <Form.Item label=" " className="token-buttons">
             <span className="row">
               <Button type="primary" htmlType="submit">
                 {text.newToken}

@@ -3,7 +3,7 @@ import userEvent from "@testing-library/user-event";
 import { expect, test } from "vitest";
 import { fakeApi } from "../../../test/fake-api";
 import { renderPage } from "../../../test/render";
-import { EventTable } from "./event-table";
+import { HostEvents } from "./event-table";
 
 const event = (id: number) => ({
   id,
@@ -29,7 +29,7 @@ function server(ids: number[]) {
 
 test("an open event is in the address", async () => {
   server([7, 8]);
-  const { router } = renderPage(<EventTable filter={{ host: "0:10.0.0.1" }} />, { path: "/hosts" });
+  const { router } = renderPage(<HostEvents host="0:10.0.0.1" />, { path: "/hosts" });
 
   await userEvent.click(await screen.findByText("exit of life 8"));
 
@@ -39,14 +39,14 @@ test("an open event is in the address", async () => {
 
 test("an address opens an event that the list does not have", async () => {
   server([7, 8]);
-  renderPage(<EventTable filter={{ host: "0:10.0.0.1" }} />, { path: "/hosts?event=3" });
+  renderPage(<HostEvents host="0:10.0.0.1" />, { path: "/hosts?event=3" });
 
   expect(await screen.findByText(/"id": 3/)).toBeTruthy();
 });
 
 test("an address of an event that is gone says so", async () => {
   server([7, 8]);
-  renderPage(<EventTable filter={{ host: "0:10.0.0.1" }} />, { path: "/hosts?event=33" });
+  renderPage(<HostEvents host="0:10.0.0.1" />, { path: "/hosts?event=33" });
 
-  expect(await screen.findByText("There is nothing here")).toBeTruthy();
+  expect(await screen.findByText("Not found")).toBeTruthy();
 });

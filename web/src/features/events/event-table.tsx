@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Drawer } from "antd";
 import { Link } from "react-router";
-import { type Event, type EventFilter, eventQuery, fetchEventPage } from "@/api/events";
+import { type Event, eventQuery, fetchEventPage } from "@/api/events";
 import { ofEvent } from "@/messages/told";
 import { useMessages } from "@/settings/context";
 import { type Column, DataTable } from "@/ui/data-table";
@@ -22,18 +22,23 @@ type ListProps = {
   isLoading: boolean;
   fetchOlder?: () => Promise<void>;
   isFetchingOlder?: boolean;
+  /** Columns that say the same in every row. */
+  omits?: readonly string[];
 };
 
-/** Events as rows; a click shows the exact JSON. */
-export function EventList({ events, isLoading, fetchOlder, isFetchingOlder }: ListProps) {
+const hostOmits = ["host"];
+
+/** Events as rows; a click shows one with its exact JSON. */
+export function EventList({ events, isLoading, fetchOlder, isFetchingOlder, omits = [] }: ListProps) {
   const { events: text } = useMessages();
   const [open, setOpen] = useUrlValue("event");
+  const columns = useEventColumns().filter((column) => !omits.includes(column.key));
   return (
     <>
       <DataTable
         label={text.title}
         isMain
-        columns={useEventColumns()}
+        columns={columns}
         rows={events}
         rowKey={(event) => String(event.id)}
         isLoading={isLoading}
@@ -56,9 +61,12 @@ function OneEvent({ id, events, onClose }: OneProps) {
   const query = useQuery({ ...eventQuery(Number(id)), enabled: id !== "" && !held });
   const event = held ?? query.data;
   return (
-    <Drawer open={id !== ""} onClose={onClose} size="large" title={text.json}>
+    <Drawer open={id !== ""} onClose={onClose} size="large" title={text.one}>
       {event ? (
-        <JsonView value={event} label={text.json} />
+        <div className="stack">
+          <EventSummary event={event} />
+          <JsonView value={event} label={text.json} />
+        </div>
       ) : query.error ? (
         <Failure error={query.error} onRetry={() => void query.refetch()} />
       ) : query.data === null ? (
@@ -70,8 +78,29 @@ function OneEvent({ id, events, onClose }: OneProps) {
   );
 }
 
-/** The live events of one host or process. */
-export function EventTable({ filter }: { filter: EventFilter }) {
+/** What happened, when and where, in words. */
+function EventSummary({ event }: { event: Event }) {
+  const { terms } = useMessages();
+  return (
+    <>
+      <div className="row wrap">
+        <EventKindLabel event={event} />
+        {event.process && <Link to={processPath(event.process)}>{event.process}</Link>}
+        <Link to={hostPath(event.host)} className="mono">
+          {event.host}
+        </Link>
+        <span className="muted">
+          <TimeMs at={event.at_ms} form="clock" /> · <TimeMs at={event.at_ms} />
+        </span>
+      </div>
+      <p className="event-text">{terms.told(ofEvent(event))}</p>
+    </>
+  );
+}
+
+/** The live events of one host. */
+export function HostEvents({ host }: { host: string }) {
+  const filter = { host };
   const { error, retry, ...tail } = useTail(filter, false);
   if (error && tail.events.length === 0) return <Failure error={error} onRetry={() => void retry()} />;
   return (
@@ -85,7 +114,7 @@ export function EventTable({ filter }: { filter: EventFilter }) {
           columns={exported}
         />
       </div>
-      <EventList {...tail} />
+      <EventList {...tail} omits={hostOmits} />
     </>
   );
 }

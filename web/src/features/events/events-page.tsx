@@ -53,15 +53,24 @@ export function Component() {
             fetchPage={(after) => fetchEventPage(filter, after)}
             columns={exported}
           />
-          <Button
-            icon={isPaused ? <CaretRightOutlined /> : <PauseOutlined />}
-            onClick={() => setPaused(isPaused ? undefined : "1")}
-            aria-pressed={isPaused}
-          >
-            {isPaused
-              ? `${text.resume}${tail.waiting > 0 ? ` · ${text.waiting(number(tail.waiting))}` : ""}`
-              : text.pause}
-          </Button>
+          {until !== undefined ? (
+            <Button
+              icon={<CaretRightOutlined />}
+              onClick={() => setUrl({ since: undefined, until: undefined, paused: undefined })}
+            >
+              {text.toLive}
+            </Button>
+          ) : (
+            <Button
+              icon={isPaused ? <CaretRightOutlined /> : <PauseOutlined />}
+              onClick={() => setPaused(isPaused ? undefined : "1")}
+              aria-pressed={isPaused}
+            >
+              {isPaused
+                ? `${text.resume}${tail.waiting > 0 ? ` · ${text.waiting(number(tail.waiting))}` : ""}`
+                : text.pause}
+            </Button>
+          )}
         </>
       }
     >

@@ -75,14 +75,14 @@ export function useHostColumns(): Column<Host>[] {
     {
       key: "version",
       title: column.version,
-      width: "104px",
+      width: "98px",
       from: 800,
       render: (host) => host.facts?.agent_version ?? "",
     },
     {
       key: "certificate",
       title: column.certificate,
-      width: "112px",
+      width: "136px",
       isNumber: true,
       from: 1000,
       render: (host) => (host.certificate_expires_at ? <Time at={host.certificate_expires_at} /> : ""),

@@ -7,7 +7,7 @@ import { type Host, hostQuery } from "@/api/hosts";
 import { usePaged } from "@/api/paged";
 import { concernsProcess, fetchProcesses, type Process } from "@/api/processes";
 import { hostPoolsQuery } from "@/api/server";
-import { EventTable } from "@/features/events/event-table";
+import { HostEvents } from "@/features/events/event-table";
 import { PoolUsage } from "@/features/pools/pool-bar";
 import { processColumns } from "@/features/processes/columns";
 import { useMessages } from "@/settings/context";
@@ -84,7 +84,7 @@ export function Component() {
         ]}
       />
       {tab === "events" ? (
-        <EventTable filter={{ host: host.host }} />
+        <HostEvents host={host.host} />
       ) : tab === "pools" ? (
         <HostPools host={host.host} />
       ) : (
@@ -103,11 +103,10 @@ function HostFacts({ host }: { host: Host }) {
       <Facts
         items={[
           [text.column.hostname, facts?.hostname ?? common.unknown],
+          [text.column.os, facts ? `${facts.os} · ${facts.arch}` : common.unknown],
           [
-            text.column.os,
-            facts
-              ? `${facts.os} · ${facts.arch} · ${facts.cpus} CPU · ${formatBytes(facts.memory_bytes)}`
-              : common.unknown,
+            text.fact.capacity,
+            facts ? text.fact.cpusAndMemory(facts.cpus, formatBytes(facts.memory_bytes)) : common.unknown,
           ],
           [text.column.business, businessName(host.business) || common.noBusiness],
           [text.fact.agentId, <CopyText key="agent" text={host.agent} />],
@@ -256,7 +255,6 @@ function HostPools({ host }: { host: string }) {
           {
             key: "memory",
             title: text.memory,
-            isMinor: true,
             render: (pool) => <PoolUsage pool={pool} resource="memory" />,
           },
           {

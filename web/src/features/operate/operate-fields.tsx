@@ -6,7 +6,7 @@ import { fetchAll } from "@/api/paged";
 import { fetchGroups } from "@/api/processes";
 import { operations } from "@/api/tasks";
 import { useMessages } from "@/settings/context";
-import { useNumbers } from "@/ui/format";
+import { formatSpan, useNumbers } from "@/ui/format";
 import { shortTaskId, taskPath } from "@/ui/paths";
 import { SettledInput } from "@/ui/settled-input";
 import { type OperateForm, splitHosts } from "./request";
@@ -52,6 +52,7 @@ export function OperateFields({ form, set }: Props) {
       <WhatOf form={form} set={set} />
       {(form.by === "process" || form.by === "selector") && <Where form={form} set={set} />}
       <Pace form={form} set={set} />
+      {form.operation !== "status" && <Absent form={form} set={set} />}
     </Form>
   );
 }
@@ -202,6 +203,27 @@ function Pace({ form, set }: Props) {
           </Checkbox>
         </div>
       )}
+    </Form.Item>
+  );
+}
+
+const WAITS = [0, 300, 1800, 3600];
+
+/** What becomes of targets whose host is away. */
+function Absent({ form, set }: Props) {
+  const { operate: text, common } = useMessages();
+  const waits = WAITS.includes(form.waitSecs) ? WAITS : [...WAITS, form.waitSecs];
+  return (
+    <Form.Item label={text.absent} className="operate-absent">
+      <Select
+        aria-label={text.absent}
+        value={form.waitSecs}
+        onChange={(secs: number) => set({ wait: secs > 0 ? String(secs) : undefined })}
+        options={waits.map((value) => ({
+          value,
+          label: value === 0 ? text.failAway : text.waitAway(formatSpan(value, common)),
+        }))}
+      />
     </Form.Item>
   );
 }

@@ -8,13 +8,13 @@ import { useMessages } from "@/settings/context";
 import { type Column, DataTable } from "@/ui/data-table";
 import { EmptyFiltered } from "@/ui/empty-filtered";
 import { ExportButton } from "@/ui/export";
-import { useNumbers } from "@/ui/format";
+import { formatSpan, useNumbers } from "@/ui/format";
 import { hostPath } from "@/ui/paths";
 import { Badge, Phase, type Tone } from "@/ui/phase";
 import { Empty, Failure, Skeleton } from "@/ui/states";
 import { TimeMs } from "@/ui/time";
 import { useUrlValue } from "@/ui/url-state";
-import type { OperateForm } from "./request";
+import { type OperateForm, waitOf } from "./request";
 import { RunPlan } from "./run-plan";
 import { type Fate, fateOf, fates, type Plan } from "./use-plan";
 
@@ -68,7 +68,7 @@ type PlannedProps = Props & { requests: OperationRequest[]; plan: Plan };
 function Planned({ form, requests, plan, isPlanning, plannedAt, planAgain }: PlannedProps) {
   const { operate: text, common } = useMessages();
   const number = useNumbers();
-  const columns = usePlanColumns();
+  const columns = usePlanColumns(waitOf(form));
   const [shown, setShown] = useUrlValue("fate");
   const { counts } = plan;
   const rows = useMemo(
@@ -92,24 +92,25 @@ function Planned({ form, requests, plan, isPlanning, plannedAt, planAgain }: Pla
             ))}
           {plan.notes > 0 && <Badge tone="warning">{text.notes(number(plan.notes))}</Badge>}
           <span className="muted">{text.onHosts(number(plan.hosts))}</span>
-          <span className="grow" />
-          <span className="muted">
-            {text.plannedAt} <TimeMs at={plannedAt} />
+          <span className="plan-tools">
+            <span className="muted">
+              {text.plannedAt} <TimeMs at={plannedAt} />
+            </span>
+            <ExportButton
+              name="plan"
+              rows={rows}
+              columns={["process", "host", "operation", "phase", "online", "refused", "note"]}
+            />
+            <Button
+              size="small"
+              type="text"
+              icon={<ReloadOutlined />}
+              aria-label={text.planAgain}
+              title={text.planAgain}
+              loading={isPlanning}
+              onClick={planAgain}
+            />
           </span>
-          <ExportButton
-            name="plan"
-            rows={rows}
-            columns={["process", "host", "operation", "phase", "online", "refused", "note"]}
-          />
-          <Button
-            size="small"
-            type="text"
-            icon={<ReloadOutlined />}
-            aria-label={text.planAgain}
-            title={text.planAgain}
-            loading={isPlanning}
-            onClick={planAgain}
-          />
         </div>
         <RunPlan form={form} requests={requests} plan={plan} isPlanning={isPlanning} />
       </div>
@@ -138,7 +139,7 @@ function Planned({ form, requests, plan, isPlanning, plannedAt, planAgain }: Pla
   );
 }
 
-function usePlanColumns(): Column<PlannedTarget>[] {
+function usePlanColumns(waitSecs: number): Column<PlannedTarget>[] {
   const { operate: text, common } = useMessages();
   return [
     {
@@ -169,13 +170,13 @@ function usePlanColumns(): Column<PlannedTarget>[] {
       key: "would",
       title: text.would,
       width: "minmax(150px, 2fr)",
-      render: (target) => <Would target={target} />,
+      render: (target) => <Would target={target} waitSecs={waitSecs} />,
     },
   ];
 }
 
-function Would({ target }: { target: PlannedTarget }) {
-  const { operate: text, terms } = useMessages();
+function Would({ target, waitSecs }: { target: PlannedTarget; waitSecs: number }) {
+  const { operate: text, terms, common } = useMessages();
   const fate = fateOf(target);
   if (target.refused) {
     const told = `${text.fate[fate]}: ${terms.told(target.refused)}`;
@@ -185,7 +186,14 @@ function Would({ target }: { target: PlannedTarget }) {
       </span>
     );
   }
-  if (fate === "away") return <span className="tone-warning">{text.wouldFailAway}</span>;
+  if (fate === "away") {
+    const told = waitSecs > 0 ? text.wouldWait(formatSpan(waitSecs, common)) : text.wouldFailAway;
+    return (
+      <span className="tone-warning" title={told}>
+        {told}
+      </span>
+    );
+  }
   const name = terms.operation[target.operation];
   const note = terms.told(ofNote(target));
   if (note) return <span className="tone-warning" title={note}>{`${name}: ${note}`}</span>;

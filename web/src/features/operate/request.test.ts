@@ -29,6 +29,13 @@ test("a selector goes with its namespace and a rolling pace", () => {
   });
 });
 
+test("targets wait for hosts that are away where that is wanted, but a status does not", () => {
+  expect(request("op=stop&process=web/nginx&wait=300")?.wait_secs).toBe(300);
+  expect(request("op=stop&process=web/nginx&wait=99999")?.wait_secs).toBe(3600);
+  expect(request("op=stop&process=web/nginx")?.wait_secs).toBeUndefined();
+  expect(request("op=status&process=web/nginx&wait=300")?.wait_secs).toBeUndefined();
+});
+
 test("picked rows are one call with exact targets", () => {
   const query = linkPicked(["web/a 0:10.0.0.1", "web/b 0:10.0.0.2"]);
   sessionStorage.clear();

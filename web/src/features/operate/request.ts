@@ -25,7 +25,12 @@ export type OperateForm = {
   maxFailures: number;
   canary: number;
   waitHealthy: boolean;
+  /** How long targets wait for a host that is away; 0 where they fail. */
+  waitSecs: number;
 };
+
+/** As long as the server lets a target wait. */
+const WAIT_SECS_MAX = 3600;
 
 export function parseForm(params: URLSearchParams): OperateForm {
   const text = (name: string) => params.get(name)?.trim() ?? "";
@@ -58,6 +63,7 @@ export function parseForm(params: URLSearchParams): OperateForm {
     maxFailures: Number(text("failures")) || 0,
     canary: Number(text("canary")) || 0,
     waitHealthy: text("healthy") === "1",
+    waitSecs: Math.min(Math.max(Math.floor(Number(text("wait"))) || 0, 0), WAIT_SECS_MAX),
   };
 }
 
@@ -78,14 +84,13 @@ export type Found = { operation: Operation; targets: ExactTarget[] };
 
 /** The calls for targets that had to be looked up. */
 export function requestsFor(form: OperateForm, found: Found[]): OperationRequest[] {
-  const rolling = form.isRolling && form.by !== "retry" ? rollingOf(form) : undefined;
-  return found.filter((each) => each.targets.length > 0).map((each) => ({ ...each, rolling }));
+  const how = form.by === "retry" ? {} : howOf(form);
+  return found.filter((each) => each.targets.length > 0).map((each) => ({ ...each, ...how }));
 }
 
 /** The call that the form stands for; none while something is missing. */
 export function requestOf(form: OperateForm): OperationRequest | undefined {
-  const rolling = form.isRolling ? rollingOf(form) : undefined;
-  const base = { operation: form.operation, rolling };
+  const base = { operation: form.operation, ...howOf(form) };
   if (form.by === "picked") {
     const targets = pickedTargets(form.picked);
     return targets.length > 0 ? { ...base, targets } : undefined;
@@ -104,6 +109,15 @@ function whereOf(form: OperateForm): Pick<OperationRequest, "all" | "business" |
   if (form.where === "all") return { all: true };
   if (form.where === "business") return form.business === null ? null : { business: form.business };
   return form.hosts.length > 0 ? { hosts: form.hosts } : null;
+}
+
+/** Whether targets of the form wait for hosts that are away; a status is that of now. */
+export function waitOf({ operation, by, waitSecs }: OperateForm): number {
+  return operation === "status" || by === "retry" ? 0 : waitSecs;
+}
+
+function howOf(form: OperateForm): Pick<OperationRequest, "rolling" | "wait_secs"> {
+  return { rolling: form.isRolling ? rollingOf(form) : undefined, wait_secs: waitOf(form) || undefined };
 }
 
 function rollingOf(form: OperateForm): Rolling {

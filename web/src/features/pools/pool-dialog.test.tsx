@@ -86,7 +86,7 @@ test("it is set only where the plan says that something changes", async () => {
 
   await waitFor(() => expect(saved()).toEqual([["0:10.0.0.1", "0:10.0.0.4"]]));
   expect(screen.getByText("1 not allowed")).toBeTruthy();
-  expect(screen.getByText("1 when the host is back")).toBeTruthy();
+  expect(screen.getByText("1 when the host reconnects")).toBeTruthy();
 });
 
 test("a dry run that ends tells whom it would cost", async () => {

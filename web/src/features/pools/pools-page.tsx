@@ -96,8 +96,7 @@ function usePoolColumns(): Column<Pool>[] {
   const usage = (resource: Resource): Column<Pool> => ({
     key: resource,
     title: column[resource],
-    width: "minmax(180px, 1.6fr)",
-    from: resource === "cpu" ? 0 : 620,
+    width: "minmax(104px, 1.6fr)",
     render: (pool) => <PoolUsage pool={pool} resource={resource} />,
   });
   return [

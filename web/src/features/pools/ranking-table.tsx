@@ -13,6 +13,17 @@ export function formulaOf({ usage, divisor, score }: Ranked): string {
   return `${formatPercent(usage)} ÷ ${formatPercent(divisor)} = ${score.toFixed(3)}`;
 }
 
+/** On a phone without the figures, which stand in the other columns and above the table. */
+function Score({ row }: { row: Ranked }) {
+  const [result = "", figures] = formulaOf(row).split(" = ").reverse();
+  return (
+    <>
+      {figures && <span className="pool-figures">{`${figures} = `}</span>}
+      {result}
+    </>
+  );
+}
+
 export function RankingTable({ ranked }: { ranked: Ranked[] }) {
   const { pools: text } = useMessages();
   const rows = ranked.map((member, index) => ({ ...member, rank: index + 1 }));
@@ -45,7 +56,7 @@ export function RankingTable({ ranked }: { ranked: Ranked[] }) {
           key: "score",
           title: text.rank.score,
           isNumber: true,
-          render: formulaOf,
+          render: (row) => <Score row={row} />,
         },
       ]}
     />

@@ -68,10 +68,10 @@ function WorstSince({ instances }: { instances: Process[] }) {
   const [first, last] = [Math.min(...since), Math.max(...since)];
   return (
     <span className="muted">
-      {terms.phase[phase]}: {text.inPhaseSince} <Time at={first} />
+      {terms.phase[phase]}: {last > first ? text.sinceBetween : text.inPhaseSince} <Time at={first} />
       {last > first && (
         <>
-          {" – "}
+          {` ${text.to} `}
           <Time at={last} />
         </>
       )}

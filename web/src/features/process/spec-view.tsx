@@ -2,7 +2,7 @@ import type { ReactNode } from "react";
 import type { Spec } from "@/api/processes";
 import { useMessages } from "@/settings/context";
 import { CopyText } from "@/ui/copy";
-import { formatPercent } from "@/ui/format";
+import { formatRoundPercent } from "@/ui/format";
 import { Facts, Panel } from "@/ui/page";
 
 /** A spec for reading; its fields are explained where it is edited. */
@@ -11,7 +11,7 @@ export function SpecView({ spec }: { spec: Spec }) {
   const { field, group } = text;
   const { identity, control, limits, policy } = spec;
   const seconds = (value: number | null | undefined) => (value == null ? common.none : common.seconds(value));
-  const percent = (value: number | null | undefined) => (value == null ? common.none : formatPercent(value));
+  const percent = (value: number | null | undefined) => (value == null ? common.none : formatRoundPercent(value));
   const path = (value: string | null | undefined) =>
     value ? <CopyText text={value} isWrapped /> : common.none;
   /** The value says its unit itself. */

@@ -26,7 +26,7 @@ test("the plan says what becomes of each host, and only what it says is done", a
   const hosts = ["0:10.0.0.1", "0:10.0.0.2", "0:10.0.0.3"];
   renderPage(<UnregisterDialog process="web/a" instances={hosts.map(instance)} onClose={() => undefined} />);
   const button = await screen.findByRole("button", { name: "Unregister on 2 hosts" });
-  expect(screen.getByText("Forgotten; keeps running, unsupervised")).toBeTruthy();
+  expect(screen.getByText("Unregistered; keeps running unsupervised")).toBeTruthy();
   expect(screen.getByText("Not allowed: ana may not")).toBeTruthy();
 
   await userEvent.click(button);

@@ -48,6 +48,7 @@ export function UnregisterDialog({ process, instances, onClose }: Props) {
     key: "now",
     title: operate.phaseNow,
     width: "120px",
+    from: 420,
     render: (row) => (row.phase ? <Phase phase={row.phase} isOnline={row.online ?? true} /> : ""),
   };
   const runs = ({ phase }: PlannedUnregistration) => phase === "running" || phase === "starting";

@@ -6,7 +6,7 @@ import { troubleTypes } from "@/api/overview";
 import { splitProcess, type UsageRange, type Usage as UsageView, usageQuery } from "@/api/processes";
 import { useMessages } from "@/settings/context";
 import { Chart, type Series } from "@/ui/chart";
-import { formatPercent } from "@/ui/format";
+import { formatRoundPercent } from "@/ui/format";
 import { Freshness } from "@/ui/freshness";
 import { Panel } from "@/ui/page";
 import { Empty, Failure, Skeleton } from "@/ui/states";
@@ -120,7 +120,7 @@ function UsageChart({ title, drawn, evictions, avg, max, limit }: ChartProps) {
       <span className="usage-average">{`— ${text.usageAverage}`}</span>
       <span className="muted">{`— ${text.usageMax}`}</span>
       {limit !== undefined && (
-        <span className="tone-failed">{` - - ${text.limit} ${formatPercent(limit)}`}</span>
+        <span className="tone-failed">{` - - ${text.limit} ${formatRoundPercent(limit)}`}</span>
       )}
     </>
   );
@@ -134,7 +134,7 @@ function UsageChart({ title, drawn, evictions, avg, max, limit }: ChartProps) {
           series={series}
           marks={drawn.restarts}
           failures={evictions}
-          format={formatPercent}
+          format={formatRoundPercent}
         />
       </div>
     </Panel>

@@ -3,6 +3,7 @@ import { changePassword } from "@/api/session";
 import { useMessages } from "@/settings/context";
 import { Panel } from "@/ui/page";
 import { useAction } from "@/ui/use-action";
+import "./settings.css";
 
 type Fields = { current: string; password: string };
 
@@ -22,19 +23,26 @@ export function OwnPassword() {
   };
   return (
     <Panel title={text.password}>
-      <Form className="panel-body" layout="inline" form={form} onFinish={(fields) => void change(fields)}>
+      <Form
+        className="panel-body password-form"
+        layout="vertical"
+        form={form}
+        onFinish={(fields) => void change(fields)}
+      >
         <Form.Item name="current" label={text.current} rules={[{ required: true, message: "" }]}>
           <Input.Password autoComplete="current-password" />
         </Form.Item>
         <Form.Item
           name="password"
           label={text.next}
-          tooltip={access.users.passwordHelp}
+          extra={access.users.passwordHelp}
           rules={[{ required: true, min: 12, message: "" }]}
         >
           <Input.Password autoComplete="new-password" />
         </Form.Item>
-        <Button htmlType="submit">{text.change}</Button>
+        <Form.Item label=" " className="password-submit">
+          <Button htmlType="submit">{text.change}</Button>
+        </Form.Item>
       </Form>
     </Panel>
   );

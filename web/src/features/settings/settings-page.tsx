@@ -83,8 +83,8 @@ function StoragePanel() {
   const { settings: text } = useMessages();
   const number = useNumbers();
   const { data, error, isPending, refetch } = useQuery(storageQuery);
-  const sizes = data ? [`${text.total}: ${formatBytes(data.bytes)}`] : [];
-  if (data?.free_bytes != null) sizes.push(`${formatBytes(data.free_bytes)} ${text.free}`);
+  const sizes = data ? [text.total(formatBytes(data.bytes))] : [];
+  if (data?.free_bytes != null) sizes.push(text.free(formatBytes(data.free_bytes)));
   return (
     <Panel title={text.storage} extra={data && <span className="muted">{sizes.join(" · ")}</span>}>
       {isPending && <Skeleton lines={6} />}

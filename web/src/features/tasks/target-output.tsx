@@ -24,18 +24,22 @@ export function TargetOutput({ id, index, onClose }: Props) {
       {index !== null && !target && !error && <Skeleton lines={6} />}
       {target && (
         <div className="stack">
-          <div className="row">
+          <div className="row wrap">
             <OutcomeBadge target={target} />
             <span className="muted">
               {target.code} {target.name}
             </span>
             <span className="grow" />
-            <Link to={processPath(target.process)}>{target.process}</Link>
-            <Link to={hostPath(target.host)} className="mono">
-              {target.host}
-            </Link>
+            <span className="target-links">
+              <Link to={processPath(target.process)}>{target.process}</Link>
+              <Link to={hostPath(target.host)} className="mono">
+                {target.host}
+              </Link>
+            </span>
           </div>
-          {target.message && <p className="target-message">{terms.told(target)}</p>}
+          {target.message && target.message.trim() !== target.output?.trim() && (
+            <p className="target-message">{terms.told(target)}</p>
+          )}
           {target.output ? (
             <pre className="output">{target.output}</pre>
           ) : (

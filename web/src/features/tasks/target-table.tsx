@@ -27,7 +27,7 @@ export function TargetTable({ task, onOpen }: Props) {
   const [search] = useUrlValue("q");
   const state = states.find((known) => known === chosen);
   const list = useTargetRows(task, state, search);
-  const columns = useTargetColumns();
+  const columns = useTargetColumns(task.rollout?.released ?? task.total);
   const option = (value: "failed" | "pending" | "succeeded") => ({
     value,
     label: `${terms.outcome[value]} ${number(task[value])}`,
@@ -36,6 +36,7 @@ export function TargetTable({ task, onOpen }: Props) {
     <div className="task-table">
       <div className="filters is-short">
         <Segmented
+          className="task-outcomes"
           value={chosen}
           onChange={setState}
           options={[
@@ -48,7 +49,7 @@ export function TargetTable({ task, onOpen }: Props) {
               : []),
           ]}
         />
-        <span className="row grow">
+        <span className="row task-search">
           <FilterInput name="q" label={text.searchTargets} width={200} />
           <span className="grow" />
           <ExportButton
@@ -76,7 +77,7 @@ export function TargetTable({ task, onOpen }: Props) {
   );
 }
 
-function useTargetColumns(): Column<Target>[] {
+function useTargetColumns(released: number): Column<Target>[] {
   const { tasks: text, terms } = useMessages();
   return [
     {
@@ -100,18 +101,19 @@ function useTargetColumns(): Column<Target>[] {
       key: "outcome",
       title: text.target.outcome,
       width: "116px",
-      render: (target) => <OutcomeBadge target={target} />,
+      render: (target) => <OutcomeBadge target={target} released={released} />,
     },
     {
       key: "message",
       title: text.target.message,
       width: "minmax(100px, 2fr)",
       from: 340,
-      render: (target) => (
-        <span title={terms.told(target).slice(0, 500)}>
-          {outcomeOf(target.code) === "pending" ? "" : terms.told(target)}
-        </span>
-      ),
+      render: (target) => {
+        // Without an id there is nothing to say yet; with one, what it waits for.
+        if (outcomeOf(target.code) === "pending" && !target.message_id) return "";
+        const told = terms.told(target);
+        return <span title={told.slice(0, 500)}>{told}</span>;
+      },
     },
   ];
 }

@@ -29,7 +29,7 @@ type Props = { task: Task; onOpen: (index: number) => void };
 
 /** The counts of a task and one cell for each of its targets. */
 export function TaskGrid({ task, onOpen }: Props) {
-  const { tasks: text, terms } = useMessages();
+  const { tasks: text, terms, common } = useMessages();
   const number = useNumbers();
   const { data, error, refetch } = useGrid(task);
   const [hovered, setHovered] = useState<number | null>(null);
@@ -54,7 +54,7 @@ export function TaskGrid({ task, onOpen }: Props) {
           tones={tones}
           onOpen={onOpen}
           onHover={setHovered}
-          describe={(index) => <Tip id={task.task_id} index={index} version={data.version} />}
+          describe={(index) => <Tip task={task} index={index} version={data.version} />}
         />
       ) : error ? (
         <Failure error={error} onRetry={() => void refetch()} />
@@ -65,8 +65,8 @@ export function TaskGrid({ task, onOpen }: Props) {
         items={[
           ["running", terms.outcome.succeeded],
           ["failed", terms.outcome.failed],
-          ["warning", `${terms.outcome.absent}, ${terms.outcome.cordoned}, ${terms.outcome.forbidden}`],
-          ["idle", `${terms.outcome.cancelled}, ${terms.outcome.skipped}`],
+          ["warning", common.list([terms.outcome.absent, terms.outcome.cordoned, terms.outcome.forbidden])],
+          ["idle", common.list([terms.outcome.cancelled, terms.outcome.skipped])],
           ["changing", text.cell.released],
           ["empty", text.cell.waits],
         ]}
@@ -78,15 +78,15 @@ export function TaskGrid({ task, onOpen }: Props) {
   );
 }
 
-function Tip({ id, index, version }: { id: string; index: number; version: number }) {
+function Tip({ task, index, version }: { task: Task; index: number; version: number }) {
   const { terms } = useMessages();
-  const target = useTargetAt(id, index, version);
+  const target = useTargetAt(task.task_id, index, version);
   if (!target) return <span className="muted">…</span>;
   return (
     <>
       <div className="row">
         <span className="mono">{target.host}</span>
-        <OutcomeBadge target={target} />
+        <OutcomeBadge target={target} released={task.rollout?.released ?? task.total} />
       </div>
       <div>{target.process}</div>
       {target.code !== 0 && target.code !== 115 && (

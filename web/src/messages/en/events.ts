@@ -19,6 +19,8 @@ export const events = {
   },
   inStep: (from: string, until: string, n: string) => `${from} – ${until}: ${n}`,
   now: "now",
+  one: "Event",
+  toLive: "Back to live",
   json: "Event as JSON",
   storedLater: (text: string) => `stored ${text} later`,
 };

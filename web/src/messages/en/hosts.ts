@@ -39,7 +39,7 @@ export const hosts = {
     text: "Compare the key with what `proctor-agent doctor` shows on the host. Once approved, it gets work.",
   },
   returningHelp:
-    "Its agent has not come back yet since the server started, or since its connection or its relay is gone.",
+    "Its agent has not reconnected since the server started or since its connection or relay was lost.",
   unreachableHelp: "No relay of its cloud area is connected; whether the host is well is not known.",
   column: {
     host: "Host",
@@ -65,7 +65,9 @@ export const hosts = {
     clockFine: "in step with the server",
     supplier: "Supplier",
     agentId: "Agent id",
-    rejoin: "May be taken over until",
+    rejoin: "New key allowed until",
+    capacity: "CPU and memory",
+    cpusAndMemory: (cpus: number, memory: string) => `${cpus} ${cpus === 1 ? "CPU" : "CPUs"}, ${memory}`,
     link: "Link latency",
     linkMeasured: "measured",
   },
@@ -74,17 +76,17 @@ export const hosts = {
   pools: "Pools",
   noProcesses: "No process is registered on this host.",
   awaySince: "Away since",
-  awayNote: "What follows is what was last seen; it may have changed since.",
+  awayNote: "Shown is its last known state, which may have changed since.",
   place: "Move to a business…",
   placed: "Moved",
-  rejoin: "Let another key take it over…",
+  rejoin: "Allow enrolment with a new key…",
   rejoinText:
     "Once, within the next hour, an agent with a new key may enrol as this host: after the disk was lost or the machine was replaced.",
   rejoinDo: "Allow for an hour",
-  withdraw: "Withdraw the permission",
+  withdraw: "Withdraw this permission",
   revoke: "Revoke its certificate…",
   revokeText:
-    "The agent's session ends at once and it cannot come back until it is enrolled anew. Its processes keep running.",
+    "The agent is disconnected at once and cannot come back until it enrols again. Its processes keep running.",
   revokeDo: "Revoke",
   concerns: (total: string, running: string) =>
     `Registered here: ${total} ${total === "1" ? "process" : "processes"}, ${running} running.`,

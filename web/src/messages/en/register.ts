@@ -14,11 +14,11 @@ export const register = {
   changed: (n: number) => (n === 1 ? "1 change" : `${n} changes`),
   refused: "refused",
   saved: "Saved",
-  someFailed: (n: string) => `Not saved on ${n} hosts`,
+  someFailed: (n: string) => `Not saved on ${n} ${n === "1" ? "host" : "hosts"}`,
   was: "was",
   becomes: "becomes",
   group: {
-    meta: "Name and place",
+    meta: "Name and hosts",
     identity: "Identity",
     control: "Commands",
     policy: "Supervision",
@@ -29,7 +29,7 @@ export const register = {
   field: {
     namespace: {
       label: "Namespace",
-      help: "The group it belongs to, usually a product. Rights and pools go by it.",
+      help: "The group it belongs to, usually a product. Rights and pools are set by namespace.",
     },
     name: { label: "Name", help: "Its name within the namespace. 1 to 128 characters, without “:”." },
     labels: { label: "Labels", help: "key=value, separated by commas. Operations can select by them." },
@@ -82,19 +82,19 @@ export const register = {
       help: "Number of copies on each host, told apart by {instance} in the pid file's path.",
     },
     start_check_secs: {
-      label: "Must live for (s)",
+      label: "Start check (s)",
       help: "A start counts as successful when the process is alive after this many seconds.",
     },
     stop_check_secs: {
-      label: "May take to stop (s)",
+      label: "Stop check (s)",
       help: "A stop counts as failed when the process is still alive after this many seconds.",
     },
     op_timeout: { label: "Command timeout (s)", help: "A command that takes longer is killed." },
     start_retries: {
-      label: "Restarts in a row",
+      label: "Restart attempts",
       help: "After this many failed restarts the agent gives up and says so in an event.",
     },
-    start_interval: { label: "Between restarts (s)", help: "Seconds between two restarts." },
+    start_interval: { label: "Restart delay (s)", help: "Seconds between two restarts." },
     cpu: {
       label: "CPU (%)",
       help: "Share of the whole host, for the process with all its descendants. Above it, the process is evicted and started again later. Empty: no limit.",

@@ -4,8 +4,8 @@ export const states = {
   forbiddenTitle: "You may not see this",
   forbidden: (need: string) =>
     `It needs the right “${need}”. An administrator can grant it under Access → Bindings.`,
-  notFoundTitle: "There is nothing here",
-  notFound: "The address is wrong, or what it named was removed.",
+  notFoundTitle: "Not found",
+  notFound: "The address is wrong, or what it points to was removed.",
   toOverview: "To the overview",
   needRight: (need: string, where: string) =>
     `Needs the right “${need}”${where ? ` for ${where}` : ""}; you do not have it. An administrator can grant it.`,

@@ -21,6 +21,8 @@ export const events: Messages["events"] = {
   },
   inStep: (from, until, n) => `${from} – ${until}：${n}`,
   now: "现在",
+  one: "事件",
+  toLive: "返回实时",
   json: "事件 JSON",
   storedLater: (text) => `${text}后入库`,
 };

@@ -5,7 +5,7 @@ export const hosts: Messages["hosts"] = {
   enrol: "接入主机",
   emptyTitle: "还没有主机接入",
   emptyText: "创建接入令牌，然后在每台主机上执行一行命令。",
-  filter: { search: "地址、主机名或 Agent ID", cloud: "云区域", business: "业务", state: "连接" },
+  filter: { search: "地址、主机名或 Agent ID", cloud: "云区域", business: "业务", state: "状态" },
   state: {
     online: "在线",
     away: "离线",
@@ -61,6 +61,8 @@ export const hosts: Messages["hosts"] = {
     supplier: "供应商",
     agentId: "Agent ID",
     rejoin: "允许接替至",
+    capacity: "CPU 与内存",
+    cpusAndMemory: (cpus, memory) => `${cpus} 核，${memory}`,
     link: "链路时延",
     linkMeasured: "测量时间",
   },

@@ -5,7 +5,7 @@ export const states: Messages["states"] = {
   unreachable: "无法连接服务器。",
   forbiddenTitle: "没有查看权限",
   forbidden: (need) => `需要“${need}”权限。管理员可以在“权限 → 授权”中授予。`,
-  notFoundTitle: "这里没有内容",
+  notFoundTitle: "未找到",
   notFound: "地址有误，或者对象已被删除。",
   toOverview: "回到总览",
   needRight: (need, where) =>

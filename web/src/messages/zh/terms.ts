@@ -78,7 +78,7 @@ export const terms: Messages["terms"] = {
     clock_off: "时钟偏差",
   },
   outcome: {
-    pending: "执行中",
+    pending: "未完成",
     succeeded: "成功",
     failed: "失败",
     cancelled: "已取消",
