@@ -18,14 +18,14 @@ use tokio::time::Instant;
 
 use crate::mount_table::{MountTable, Mounts};
 
-/// Work that is under way on one mount and has not been given up.
+/// Concurrent jobs on one mount that have not been abandoned.
 const JOBS_PER_MOUNT_MAX: usize = 16;
-/// The same of work that takes long: it must leave the disk and the cores to others.
+/// The same for long jobs: they must leave the disk and the cores to others.
 const LONG_JOBS_PER_MOUNT_MAX: usize = 2;
-/// A mount on which so much hangs is not asked again before some of it has ended.
+/// A mount with this many hung jobs gets no new ones until some of them finish.
 const HUNG_MAX: usize = 4;
 
-/// The work did not end within its limit, or earlier work of the same name or on the same mount hangs.
+/// The work did not finish within its limit, or earlier work with the same name or on the same mount hangs.
 #[derive(Debug)]
 pub(crate) struct TimedOut;
 
@@ -37,7 +37,7 @@ pub(crate) struct Blocking {
     lanes: Arc<Mutex<MountPools>>,
 }
 
-/// What is under way, by mount.
+/// Jobs in progress, by mount.
 #[derive(Debug)]
 struct MountPools {
     by_mount: HashMap<String, Arc<MountPool>>,
@@ -58,7 +58,7 @@ impl Default for Blocking {
 }
 
 impl MountPools {
-    /// An empty path lies on no mount that is known.
+    /// An empty path is on no known mount.
     fn lane(&mut self, path: &Path) -> Arc<MountPool> {
         self.refresh();
         let (mount, jobs_max) = (self.mounts.mounts().holding(path).to_owned(), self.jobs_max);
@@ -83,26 +83,26 @@ impl Blocking {
         }
     }
 
-    /// Threads apart from those of [`Self::default`].
+    /// Threads separate from those of [`Self::default`].
     pub(crate) fn for_long_work() -> Self {
         Self::on(MountTable::of_this_process(), LONG_JOBS_PER_MOUNT_MAX)
     }
 
-    /// The mounts as they are now.
+    /// The current mounts.
     pub(crate) fn mounts(&self) -> Mounts {
         let mut lanes = self.lanes.lock();
         lanes.refresh();
         lanes.mounts.mounts().clone()
     }
 
-    /// Work that takes a while but cannot hang. None: it has panicked, or the program ends.
+    /// Work that takes a while but cannot hang. None: it panicked, or the program is shutting down.
     pub(crate) async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let _permit = self.permits.acquire().await.ok()?;
         tokio::task::spawn_blocking(work).await.ok()
     }
 
-    /// `name` says what may hang, with its path: work of one name is not begun again while earlier work hangs. Names
-    /// without a path share a lane. Dropped, this leaves the work and its permit alone.
+    /// `name` says what may hang, with its path: work is not started again while earlier work of the same name hangs.
+    /// Names without a path share a lane. Dropping this leaves the work and its permit alone.
     pub(crate) async fn run<T, F>(&self, name: &str, limit: Duration, work: F) -> Result<T, TimedOut>
     where
         T: Send + 'static,
@@ -115,8 +115,8 @@ impl Blocking {
         self.work_in(lane, permit, name, limit.saturating_sub(begun.elapsed()), work).await
     }
 
-    /// As [`Self::run`], on a path that is not in the name. The limit is that of the work: others who work on the same
-    /// mount are waited for until they are through or given up.
+    /// As [`Self::run`], on a path that is not in the name. The limit is that of the work itself: other work on the
+    /// same mount is waited for until it is done or abandoned.
     pub(crate) async fn run_in_turn<T, F>(
         &self,
         path: &Path,
@@ -189,13 +189,13 @@ impl Blocking {
 
 #[derive(Debug)]
 enum Stage {
-    /// Its permit is taken until it ends or is given up, whether anybody waits or not.
+    /// Holds its permit until it ends or is abandoned, whether anybody waits or not.
     Working(#[allow(dead_code, reason = "held, not read")] OwnedSemaphorePermit),
     GivenUp,
     Over,
 }
 
-/// Takes the name off the hung ones when the work ends, also by a panic.
+/// Removes the name from the hung ones when the work ends, even by a panic.
 struct Mark {
     stage: Arc<Mutex<Stage>>,
     hung: Arc<Mutex<HashSet<String>>>,

@@ -34,11 +34,11 @@ use crate::tree::ProcessRef;
 use crate::user::{self, Account, AccountCache};
 
 const PREPARE_LIMIT: Duration = Duration::from_secs(10);
-/// How long the kill of a command with its tree may wait behind others.
+/// How long killing a command with its tree may wait behind other kills.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
-/// The same for a kill beside those: a thread may be lacking for it.
+/// The same for a kill outside the queue, when there may be no thread for it.
 const KILL_AT_ONCE_LIMIT: Duration = Duration::from_secs(5);
-/// How long a killed shell may take to end; in uninterruptible sleep it takes for ever.
+/// How long a killed shell may take to exit; in uninterruptible sleep it takes forever.
 const DEATH_LIMIT: Duration = Duration::from_secs(5);
 /// More than any op_timeout, and small enough to be added to any time.
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -54,19 +54,19 @@ pub struct Command {
     pub environment: Vec<(String, String)>,
     /// File stem of its capture: one per process and kind of command.
     pub output_name: String,
-    /// Where what it starts is kept together, also what leaves its tree. Without a cgroup, or where
-    /// it cannot be entered, the command runs all the same.
+    /// Keeps what it starts together, including what leaves its tree. Without a cgroup, or if it cannot be entered,
+    /// the command runs anyway.
     pub leaf: Option<Leaf>,
 }
 
 /// How a caller holds a command that must be known before it runs.
 #[derive(Debug)]
 pub struct CommandHold {
-    /// Hears who the command is, while it does nothing yet.
+    /// Gets the command's identity while it does nothing yet.
     pub begun: oneshot::Sender<Incarnation>,
-    /// Lets it run. Dropped on the other side, the command never does.
+    /// Releases it. If the other side is dropped, the command never runs.
     pub held: HeldCommand,
-    /// Ends it with its tree and session.
+    /// Kills it with its tree and session.
     pub end: oneshot::Receiver<()>,
 }
 
@@ -75,7 +75,7 @@ pub struct CommandHold {
 pub(crate) struct CommandContext {
     pub(crate) boot: BootId,
     pub(crate) killer: Killer,
-    /// Tells what this agent has started from what others have.
+    /// Distinguishes what this agent started from what others did.
     pub(crate) mark: String,
     pub(crate) blocking: Blocking,
     pub(crate) accounts: AccountCache,
@@ -97,7 +97,7 @@ pub(crate) async fn run(context: &CommandContext, command: Command, hold: Option
     running.wait(deadline, &mut end).await
 }
 
-/// Waits for the end of a command that another agent started, as [`run`] does for its own.
+/// Waits for the exit of a command that another agent started, as [`run`] does for its own.
 pub(crate) async fn rejoin(
     killer: &Killer,
     ended: impl Future<Output = Option<Exit>>,
@@ -123,7 +123,7 @@ pub(crate) async fn rejoin(
     CommandExit { result, output: String::new() }
 }
 
-/// Resolves when somebody asks for it; an asker that is gone never will. Cancel-safe.
+/// Resolves when somebody requests it; if the requester is gone, never. Cancel-safe.
 async fn wanted(end: &mut Option<oneshot::Receiver<()>>) {
     let asked = match end {
         Some(end) => end.await.is_ok(),
@@ -135,7 +135,7 @@ async fn wanted(end: &mut Option<oneshot::Receiver<()>>) {
     }
 }
 
-/// Who hears of a command, and who lets it go.
+/// Who is notified of a command, and who releases it.
 type Hold = (oneshot::Sender<Incarnation>, HeldCommand);
 
 async fn start(
@@ -158,7 +158,7 @@ async fn start(
         held.hold(ours);
         let _ = begun.send(running.life(&context.boot));
     }
-    // Until its exec the child may hang: its directory may.
+    // Until its exec the child may hang, because its directory may.
     let result = tokio::select! {
         biased;
         () = wanted(end) => CommandResult::Cancelled,
@@ -175,8 +175,8 @@ async fn start(
     Err(result)
 }
 
-/// Who the command is run as, if it can be run at all. Where that is not at hand it is found out on a
-/// thread, because the name service and the file system of the directory may hang.
+/// The account that the command runs as, if it can run at all. If that is not cached it is looked up on a thread,
+/// because the name service and the directory's file system may hang.
 async fn account(context: &CommandContext, command: &Command) -> Result<Arc<Account>, CommandResult> {
     let (user, directory) = (&command.user, &command.directory);
     if let Some(account) = context.accounts.known(user).filter(|_| is_cached_directory(directory)) {
@@ -205,7 +205,7 @@ fn prepare(user: &str, directory: &Path) -> Result<Account, String> {
     let account = Account::find(user)?;
     user::check_can_become(account.uid, user, "run commands")?;
     let shown = directory.display();
-    // Whoever named it learns no more of it than the user could see.
+    // Whoever named it learns no more about it than the user could see.
     match rights::as_account(&account, || std::fs::metadata(directory)).flatten() {
         Ok(metadata) if metadata.is_dir() => Ok(account),
         Ok(_) => Err(format!("setup_path {shown} is not a directory")),
@@ -266,7 +266,7 @@ impl Running {
         let spawning = CHILDREN.spawning();
         let (Forked { pid, pidfd }, child) = context.spawner.spawn(plan, hold)?;
         let owned = spawning.started(pid);
-        // Nobody has waited for it, so what the pid means is still this child.
+        // Nobody has waited for it, so the pid still refers to this child.
         match Stat::of(pid) {
             Ok(stat) => {
                 let shell = ProcessRef { pid, start_ticks: stat.start_ticks };
@@ -283,7 +283,7 @@ impl Running {
                 ))
             }
             Err(error) => {
-                // Not to be waited for, so not to be left running. The reaper sees to its end.
+                // It cannot be waited for, so it must not be left running. The reaper collects it.
                 let _ = rustix::process::pidfd_send_signal(&pidfd, rustix::process::Signal::KILL);
                 Err(format!("the command cannot be watched: {error}"))
             }
@@ -349,7 +349,7 @@ async fn kill(killer: &Killer, shell: ProcessRef, leaf: Option<&Leaf>) {
             }
         }
     }
-    // Also if nobody could be listed.
+    // Even if nothing could be listed.
     let _ = killer::signal(shell, rustix::process::Signal::KILL);
 }
 

@@ -12,8 +12,8 @@ const WANTED: u64 = 1 << 18;
 
 static STARTED_WITH: OnceLock<Option<Rlimit>> = OnceLock::new();
 
-/// Raises both limits, or where we may not raise the hard one, the soft one to it. Once for the whole
-/// program; later calls change nothing. Returns how many may be open now; None where there is no limit.
+/// Raises both limits, or the soft one to the hard one if we may not raise that. Once for the whole program; later
+/// calls change nothing. Returns how many may be open now; None if there is no limit.
 pub fn raise() -> Option<u64> {
     STARTED_WITH.get_or_init(|| {
         let limit = getrlimit(Resource::Nofile);
@@ -31,7 +31,7 @@ pub fn raise() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Sets the limits back to those that we were started with, for a program that takes our place.
+/// Restores the limits that we were started with, for a program that replaces us by exec.
 pub fn restore() {
     if let Some(limit) = for_commands()
         && let Err(error) = setrlimit(Resource::Nofile, limit)
@@ -40,7 +40,7 @@ pub fn restore() {
     }
 }
 
-/// The limits for commands, where they are not our own.
+/// The limits for commands, if they differ from our own.
 pub(crate) fn for_commands() -> Option<Rlimit> {
     STARTED_WITH.get().cloned().flatten()
 }

@@ -22,13 +22,13 @@ use crate::pidfd::Process;
 use crate::reaper::{CHILDREN, Watch};
 use crate::{Error, Host};
 
-/// Ends that are taken at once.
+/// Exits taken in one batch.
 const CROWD: usize = 64;
 const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-/// How often ends are looked for where they cannot be waited for.
+/// How often exits are polled if they cannot be waited for.
 const POLL_PERIOD: Duration = Duration::from_millis(100);
 
-/// Who is watched, under names of the caller's choice.
+/// Watched processes, under names chosen by the caller.
 #[derive(Debug)]
 pub struct ExitWatcher<K> {
     host: Host,
@@ -52,7 +52,7 @@ struct WatchEntry<K> {
     watch: Watch,
 }
 
-/// A life that is over.
+/// An exited life.
 #[derive(Debug)]
 pub struct Exited<K> {
     pub name: K,
@@ -68,13 +68,13 @@ impl<K: Clone + Eq + Hash> ExitWatcher<K> {
         Ok(Self { host, epoll, watched })
     }
 
-    /// From now on the end of that life is told, and of no earlier one of that name. What cannot be watched
-    /// is given back.
+    /// From now on the exit of that life is reported, and of no earlier one with that name. What cannot be watched is
+    /// returned.
     pub fn watch(&self, name: K, life: Incarnation) -> Result<(), (K, Incarnation)> {
         if self.watched.lock().is_watched(&name, &life) {
             return Ok(());
         }
-        // Before the process is looked at, so that the reaper does not take it meanwhile.
+        // Before the process is checked, so that the reaper does not take it meanwhile.
         let watch = CHILDREN.watch(life.pid);
         let process = Process::of(&life, self.host.boot_id());
         let Ok(Some(process)) = process else { return Err((name, life)) };
@@ -83,7 +83,7 @@ impl<K: Clone + Eq + Hash> ExitWatcher<K> {
         watched.forget(&name);
         watched.numbers += 1;
         let number = watched.numbers;
-        // Once: who has heard of an end may keep the descriptor for a while.
+        // One-shot: a listener that has heard of an exit may keep the descriptor for a while.
         let flags = EventFlags::IN | EventFlags::ONESHOT;
         if epoll::add(&self.epoll, &fd, EventData::new_u64(number), flags).is_err() {
             return Err((name, life));
@@ -93,12 +93,12 @@ impl<K: Clone + Eq + Hash> ExitWatcher<K> {
         Ok(())
     }
 
-    /// Nobody wants to hear of that name any more.
+    /// Nobody is interested in that name any more.
     pub fn forget(&self, name: &K) {
         self.watched.lock().forget(name);
     }
 
-    /// Tells of every end, for ever. In a tokio runtime.
+    /// Reports every exit, forever. In a tokio runtime.
     pub async fn tell(&self, mut tell: impl FnMut(Exited<K>)) {
         #[allow(unsafe_code, reason = "tokio leaves it to us that the descriptor stays open")]
         // SAFETY: `self` is borrowed for longer than the registration lives, and never closes `epoll`
@@ -119,7 +119,7 @@ impl<K: Clone + Eq + Hash> ExitWatcher<K> {
         }
     }
 
-    /// Some of those that are over now.
+    /// Some of those that have exited.
     fn take(&self) -> Vec<Exited<K>> {
         let mut buffer = [MaybeUninit::uninit(); CROWD];
         let Ok((events, _)) = epoll::wait(&self.epoll, &mut buffer, Some(&NO_WAIT)) else { return Vec::new() };
@@ -147,12 +147,12 @@ impl<K: Eq + Hash> WatchTable<K> {
 }
 
 impl<K> Exited<K> {
-    /// How it ended, where that is known at once.
+    /// How it ended, if that is known at once.
     pub fn exit_now(&self) -> Option<Exit> {
         crate::exit_of(&self.life, self.fd.as_fd())
     }
 
-    /// How it ended, where the kernel tells.
+    /// How it ended, if the kernel tells.
     pub async fn exit(&self) -> Option<Exit> {
         crate::exit_in_time(&self.life, self.fd.as_fd()).await
     }

@@ -19,11 +19,11 @@ use parking_lot::{Condvar, Mutex};
 use crate::procfs::Stat;
 use crate::tree::ProcessRef;
 
-/// Who reads for longer is not waited for by those who are still to be read: another thread goes on with them.
+/// A read that takes longer no longer delays the remaining ones: another thread continues with them.
 const HANDOVER: Duration = Duration::from_millis(20);
-/// Readers under way, with those that nobody waits for any more.
+/// Readers in progress, including abandoned ones.
 const THREADS_MAX: usize = 256;
-/// They need little, and many may hang.
+/// They need little stack, and many may hang.
 const STACK_BYTES: usize = 128 * 1024;
 /// How long a reader waits for another call.
 const IDLE_MAX: Duration = Duration::from_secs(1);
@@ -40,11 +40,11 @@ pub(crate) struct Patience {
 impl Patience {
     /// Of threads that have time: memory that was swapped out is read as well.
     pub(crate) const THREAD: Self = Self { each: Duration::from_millis(500), total: Duration::from_secs(20) };
-    /// Of the driver, which has none.
+    /// For the driver, which has no time.
     pub(crate) const DRIVER: Self = Self { each: Duration::from_millis(20), total: Duration::from_millis(20) };
 }
 
-/// Clones are cheap and mean the same.
+/// Clones are cheap and share their state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ForeignMemory {
     pool: Arc<Pool>,
@@ -62,9 +62,9 @@ struct Readers {
     threads: usize,
     /// Of these, those that wait for work.
     idle: usize,
-    /// For those that wait; never more than there are.
+    /// For waiting readers; never more than there are.
     work: VecDeque<Work>,
-    /// Whose reads were given up, and when those began.
+    /// Processes whose reads were abandoned, and when those began.
     silent: HashMap<ProcessRef, Instant>,
 }
 
@@ -79,7 +79,7 @@ impl std::fmt::Debug for Readers {
     }
 }
 
-/// One caller's question to many processes, which its readers answer one by one.
+/// One caller's query to many processes, which its readers answer one by one.
 struct Call<T> {
     progress: Mutex<Progress<T>>,
     changed: Condvar,
@@ -88,7 +88,7 @@ struct Call<T> {
 struct Progress<T> {
     waiting: Vec<ProcessRef>,
     under_way: Vec<Read>,
-    /// Threads that have not ended, whether they have begun or not.
+    /// Threads that have not exited, whether they have begun or not.
     readers: usize,
     done: Vec<(ProcessRef, T)>,
     /// Nobody waits any more.
@@ -111,7 +111,7 @@ impl ForeignMemory {
         memory
     }
 
-    /// Reads from each process; silent ones are left out. An error: no thread is to be had.
+    /// Reads from each process; silent ones are left out. An error: no thread is available.
     pub(crate) fn read_each<T, F>(
         &self,
         mut members: Vec<ProcessRef>,
@@ -158,7 +158,7 @@ impl ForeignMemory {
         Some(self.read_each(vec![member], patience, read).ok()?.pop()?.1)
     }
 
-    /// What is under way is left to its threads.
+    /// Reads in progress are left to their threads.
     fn give_up<T>(&self, progress: &mut Progress<T>) {
         progress.is_over = true;
         progress.waiting = Vec::new();
@@ -200,7 +200,7 @@ impl ForeignMemory {
 }
 
 impl Pool {
-    /// On a reader that waits for work, or on a new one. Dropped where there is none.
+    /// On a waiting reader, or on a new one. Dropped if there is none.
     fn run(self: &Arc<Self>, work: Work) -> io::Result<()> {
         {
             let mut readers = self.readers.lock();
@@ -264,30 +264,30 @@ impl<T> Progress<T> {
         self.readers == 0 || (self.waiting.is_empty() && self.under_way.is_empty())
     }
 
-    /// Whether nobody goes on with those that wait.
+    /// Whether nobody is working on the remaining ones.
     fn needs_reader(&self) -> bool {
         let is_busy = self.under_way.len() == self.readers;
         !self.waiting.is_empty() && is_busy && self.under_way.iter().all(|read| read.begun.elapsed() >= HANDOVER)
     }
 
-    /// Whether all that is under way sleeps in the kernel, for so long already.
+    /// Whether everything in progress sleeps in the kernel, and has for this long.
     fn are_silent(&self, patience: Duration) -> bool {
         let is_silent = |read: &Read| read.begun.elapsed() >= patience && is_asleep(read.thread);
         self.under_way.len() == self.readers && self.under_way.iter().all(is_silent)
     }
 }
 
-/// Whether one of our threads waits for something else than a CPU.
+/// Whether one of our threads waits for something other than a CPU.
 fn is_asleep(thread: rustix::process::Pid) -> bool {
     state_of(thread).is_some_and(|state| state != 'R')
 }
 
-/// Of a thread that has just ended nothing can be read.
+/// Nothing can be read of a thread that has just exited.
 fn state_of(thread: rustix::process::Pid) -> Option<char> {
     Stat::of(thread.as_raw_pid()).ok().map(|stat| stat.state)
 }
 
-/// Who answers a call, and what it leaves in order at its end, also by a panic.
+/// Answers a call, and cleans up at its end, even after a panic.
 struct Reader<T> {
     pool: Arc<Pool>,
     call: Arc<Call<T>>,

@@ -20,13 +20,13 @@ use crate::syscall;
 const CLONE_VM: u64 = 0x100;
 const CLONE_PIDFD: u64 = 0x1000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
-/// Enough for a few system calls, also in a build without optimisation.
+/// Enough for a few system calls, even in an unoptimised build.
 const STACK_BYTES: usize = 64 * 1024;
 
-/// How a child is made.
+/// How a child is created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SpawnMethod {
-    /// It shares the agent's memory until its exec, where kernel and processor allow that; else as `Fork`.
+    /// It shares the agent's memory until its exec, if kernel and CPU allow it; otherwise as `Fork`.
     #[default]
     SharedMemory,
     /// It gets a copy of the agent's memory.
@@ -89,12 +89,12 @@ enum Fork {
     Parent(Forked),
 }
 
-/// What a child does: exec, or end.
+/// What a child does: exec or exit.
 pub(crate) trait Child: Send + std::fmt::Debug {
     fn run(&self) -> !;
 }
 
-/// What a child may still use of our memory. To be kept until it has called exec or ended.
+/// What a child may still use of our memory. Must be kept until it has called exec or exited.
 #[derive(Debug)]
 pub(crate) struct SharedWithChild {
     _setup: Box<ChildSetup>,
@@ -107,7 +107,7 @@ struct ChildSetup {
     child: Box<dyn Child>,
 }
 
-/// Forks a child that runs `child` and nothing else. It may still be at that when this returns.
+/// Forks a child that runs `child` and nothing else. It may still be running that when this returns.
 ///
 /// # Safety
 ///
@@ -139,14 +139,14 @@ pub(crate) unsafe fn fork_to_exec(
     }
 }
 
-/// None: not supported on this processor.
+/// None: not supported on this CPU.
 #[cfg(not(target_arch = "x86_64"))]
 #[allow(unsafe_code, reason = "as the one that does something")]
 unsafe fn clone_sharing_memory(_setup: &ChildSetup, _stack: &mut Vec<u128>) -> Option<io::Result<Forked>> {
     None
 }
 
-/// Forks a child with a stack of its own in our memory.
+/// Forks a child with its own stack in our memory.
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code, reason = "no library can clone into a cgroup, nor with a stack and a pidfd")]
 unsafe fn clone_sharing_memory(setup: &ChildSetup, stack: &mut Vec<u128>) -> Option<io::Result<Forked>> {
@@ -278,13 +278,12 @@ unsafe fn clone(attach: &CgroupAttach) -> io::Result<Fork> {
     }
 }
 
-/// Everything but a lack of memory, processes or descriptors, which would meet any other fork too.
+/// Everything except a lack of memory, processes or descriptors, which would affect any other fork too.
 fn is_refused(error: &io::Error) -> bool {
     !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE))
 }
 
-/// Runs in the child. That it fails is no reason not to start: who has no cgroup is tracked by
-/// its descent.
+/// Runs in the child. A failure is no reason not to start: without a cgroup it is tracked by descent.
 #[allow(unsafe_code, reason = "only plain system calls may be made here")]
 fn write_zero(files: &[File]) {
     for file in files {
@@ -294,7 +293,7 @@ fn write_zero(files: &[File]) {
     }
 }
 
-/// All signals of this thread are held back.
+/// Blocks all signals of this thread.
 struct BlockedSignals {
     before: libc::sigset_t,
 }
@@ -317,7 +316,7 @@ impl BlockedSignals {
     }
 }
 
-/// Whether children can be made that are in a cgroup; they end at once.
+/// Whether children can be created inside a cgroup; they exit at once.
 pub(crate) fn try_attach(attach: &CgroupAttach, is_inside: impl Fn(i32) -> bool) -> io::Result<bool> {
     let (reader, writer) = io::pipe()?;
     #[allow(unsafe_code, reason = "see fork")]

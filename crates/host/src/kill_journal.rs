@@ -15,7 +15,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use crate::tree::ProcessRef;
 
 const NAME: &str = "killing";
-/// Room for some ten thousand processes; more are killed all the same.
+/// Room for about ten thousand processes; more are killed anyway.
 const BYTES_MAX: usize = 256 * 1024;
 const END: &str = "end\n";
 
@@ -41,13 +41,13 @@ impl Journal {
         });
         let file = file.ok();
         if let Some(file) = &file {
-            // Where the file system cannot do that, it takes the room when it writes.
+            // If the file system cannot preallocate, it allocates when writing.
             let _ = fallocate(file, FallocateFlags::empty(), 0, BYTES_MAX as u64);
         }
         Self { file, boot }
     }
 
-    /// In the place of what was written before.
+    /// Replaces what was written before.
     pub(crate) fn write(&self, members: impl IntoIterator<Item = ProcessRef>) {
         let mut text = format!("{}\n", self.boot.as_str());
         for ProcessRef { pid, start_ticks } in members {
@@ -64,7 +64,7 @@ impl Journal {
         self.put(END);
     }
 
-    /// Who was about to be killed when the last agent died, on this boot.
+    /// Processes that were about to be killed when the last agent died, during this boot.
     pub(crate) fn read(&self) -> Vec<ProcessRef> {
         let Some(file) = &self.file else { return Vec::new() };
         let mut bytes = vec![0; BYTES_MAX];

@@ -32,13 +32,13 @@ use frozen::Frozen;
 
 /// A fork bomb may be faster than we are; then what was found is killed and the rest stays.
 const ROUNDS_MAX: usize = 64;
-/// How often, how long after another, processes are asked whether they have stopped. In
-/// uninterruptible sleep one never does, and forks as little.
+/// How often, and at which interval, processes are checked for having stopped. One in uninterruptible sleep never
+/// stops, but does not fork either.
 const STOP_TRIES: usize = 200;
 const STOP_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-/// Until the next try to kill what is frozen, after a lack of descriptors or memory.
+/// Until the next attempt to kill what is frozen, after a lack of descriptors or memory.
 const RETRY_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// More wait for the next batch: who comes first is not kept waiting for all the others.
+/// More wait for the next batch, so that early ones do not wait for all the others.
 const BATCH_MAX: usize = 1024;
 
 /// What is killed together.
@@ -52,8 +52,8 @@ pub(crate) enum Target {
     Session(ProcessRef, Option<ProcessRef>),
     /// What is left of a life of this leaf.
     Remains(Leaf, Leftovers),
-    /// One that an agent before this one had begun to kill, with what descends from it and is stopped. What runs was
-    /// not meant, or was forked since: that is left behind, and found as such.
+    /// One that a previous agent had begun to kill, with its stopped descendants. Running ones were not meant, or
+    /// were forked since: they are left behind, and found as leftovers.
     Frozen(ProcessRef),
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Killer {
 #[derive(Debug)]
 struct Shared {
     groups: Option<Arc<Groups>>,
-    /// The scope of the marks of this agent.
+    /// The scope of this agent's markers.
     scope: String,
     waiting: Mutex<Waiting>,
     lives: Mutex<HashMap<Leaf, KnownLives>>,
@@ -86,7 +86,7 @@ struct Shared {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KnownLives {
     pub(crate) present: Option<ProcessRef>,
-    /// Of its name before it was unregistered.
+    /// Earlier lives of its name that were unregistered.
     pub(crate) elders: Vec<ProcessRef>,
 }
 
@@ -110,12 +110,12 @@ impl Killer {
         Self { shared: Arc::new(Shared { groups, scope, waiting, lives, frozen, memory, marks }) }
     }
 
-    /// Sees to it that nobody stays frozen, whatever becomes of the thread that kills. Never returns.
+    /// Makes sure that nothing stays frozen, whatever happens to the kill thread. Never returns.
     pub(crate) async fn watch_frozen(self) {
         self.shared.frozen.watch().await;
     }
 
-    /// One whose thread never comes round.
+    /// One whose thread never gets to run.
     #[cfg(test)]
     pub(crate) fn stuck() -> Self {
         let boot = crate::procfs::boot_id().unwrap();
@@ -140,7 +140,7 @@ impl Killer {
         Target::Session(shell, leaf.and_then(|leaf| self.shared.lives.lock().get(leaf)?.present))
     }
 
-    /// Kills what an agent before this one had begun to kill: it may be frozen.
+    /// Kills what a previous agent had begun to kill: it may be frozen.
     pub(crate) fn finish_interrupted(&self) {
         let left: Vec<Target> = self.shared.frozen.interrupted().into_iter().map(Target::Frozen).collect();
         if left.is_empty() {
@@ -155,13 +155,13 @@ impl Killer {
         self.ask(target, KillMode::Kill).await
     }
 
-    /// Asks all of the target to end: SIGTERM. How many that are.
+    /// Asks the whole target to exit: SIGTERM. Returns how many that is.
     pub(crate) async fn terminate(&self, target: Target) -> io::Result<usize> {
         self.ask(target, KillMode::Terminate).await
     }
 
-    /// How many of the target live; at least so many, where not all can be found. An error: nobody was found, and
-    /// nobody can tell whether that is all.
+    /// How many of the target are alive; at least this many, if not all can be found. An error: none was found, and
+    /// it is unclear whether that is all.
     pub(crate) async fn count(&self, target: Target) -> io::Result<usize> {
         self.ask(target, KillMode::Count).await
     }
@@ -179,8 +179,8 @@ impl Killer {
         is_done.await.unwrap_or_else(|_| Err(io::Error::other("the kill was interrupted")))
     }
 
-    /// Kills at once, beside the thread that carries out the others, and freezes nobody: of what is forked meanwhile,
-    /// one that leaves the session may get away.
+    /// Kills at once, outside the thread that carries out the others, and freezes nothing: a process that is forked
+    /// meanwhile and leaves the session may get away.
     pub(crate) async fn kill_at_once(&self, target: Target) {
         let shared = Arc::clone(&self.shared);
         let _ = tokio::task::spawn_blocking(move || shared.kill_unfrozen(&target)).await;
@@ -190,7 +190,7 @@ impl Killer {
         let shared = Arc::clone(&self.shared);
         let started = std::thread::Builder::new().name("killer".to_owned()).spawn(move || shared.work());
         let Err(error) = started else { return };
-        // Kills do not fail for that: the caller takes all that wait.
+        // This does not fail kills: the caller takes all that wait.
         tracing::warn!(%error, "cannot start kill thread, killing synchronously");
         self.shared.work_here();
     }
@@ -210,7 +210,7 @@ impl Waiting {
 }
 
 impl Shared {
-    /// Carries out what waits, until nothing does and nobody is frozen.
+    /// Carries out pending kills until there are none and nothing is frozen.
     fn work(&self) {
         let _reset = ResetOnPanic(self);
         loop {
@@ -223,8 +223,8 @@ impl Shared {
         }
     }
 
-    /// As [`Self::work`], on a thread that has other things to do: who cannot be killed now for lack of something is left
-    /// to the watch.
+    /// As [`Self::work`], on a thread that has other things to do: what cannot be killed now for lack of resources is
+    /// left to the watch.
     fn work_here(&self) {
         let _reset = ResetOnPanic(self);
         self.carry_out_all().leave();
@@ -243,7 +243,7 @@ impl Shared {
         }
     }
 
-    /// The next batch, after another try to kill what is frozen.
+    /// The next batch, after another attempt to kill what is frozen.
     fn next_jobs(&self) -> Option<Vec<Job>> {
         self.frozen.kill_all();
         let mut waiting = self.waiting.lock();
@@ -252,7 +252,8 @@ impl Shared {
     }
 
     fn carry_out(&self, mut jobs: Vec<Job>) {
-        // Who no longer waits has gone on: what is there by now may be wanted, or be of another command or life.
+        // A requester that no longer waits has moved on: what is there by now may be wanted, or belong to another
+        // command or life.
         jobs.retain(|job| !job.done.is_closed());
         for deed in [KillMode::Count, KillMode::Terminate, KillMode::Kill] {
             let of_deed = jobs.extract_if(.., |job| job.deed == deed).map(|job| (job.target, job.done));
@@ -264,7 +265,7 @@ impl Shared {
         }
     }
 
-    /// Counts what belongs to each target now, and asks it to end if that is wanted.
+    /// Counts what belongs to each target now, and asks it to exit if requested.
     fn find_once(&self, targets: &[Target], deed: KillMode) -> Vec<io::Result<usize>> {
         let mut hunts: Vec<TreeSearch<'_>> = targets.iter().map(TreeSearch::new).collect();
         if !hunts.is_empty() {
@@ -278,7 +279,7 @@ impl Shared {
                     sent.count()
                 }
             };
-            // Who was found is there; that nobody is there can only be told by a search that did not fail.
+            // What was found is there; that nothing is there can only be told by a search that did not fail.
             match hunt.failed {
                 Some(error) if count == 0 => Err(error),
                 Some(_) | None => Ok(count),
@@ -296,7 +297,7 @@ impl Shared {
                 break;
             }
             self.frozen.add(&new);
-            // Who cannot be stopped (it has just ended, or is not ours) is tried again below.
+            // What cannot be stopped (it has just exited, or is not ours) is retried below.
             stopped.extend(new.iter().filter(|member| matches!(signal(**member, Signal::STOP), Ok(true))));
             wait_until_stopped(new);
         }
@@ -323,7 +324,7 @@ impl Shared {
         }
     }
 
-    /// Lists for every target that is not complete who belongs to it; those that nobody knew before.
+    /// Lists the members of every incomplete target; returns the new ones.
     fn find(&self, hunts: &mut [TreeSearch<'_>], seen: &mut HashSet<ProcessRef>, is_first: bool) -> Vec<ProcessRef> {
         let table = ProcessTable::read();
         let nobody = ProcessTable::default();
@@ -337,7 +338,7 @@ impl Shared {
                 self.lives.lock().values().flat_map(|of| of.present.iter().chain(&of.elders)).copied().collect(),
             ),
         };
-        // Stopped, we could not go on to kill; and a command may have started our own parent.
+        // If stopped, we could not continue to kill; and a command may have started our own parent.
         let us = i32::try_from(std::process::id()).unwrap_or_default();
         let mut all_new = Vec::new();
         for hunt in hunts.iter_mut().filter(|hunt| !hunt.is_complete) {
@@ -374,7 +375,7 @@ fn list(target: &Target, kin: &mut ProcessMatcher<'_>, is_first: bool) -> io::Re
         }
         Target::Session(shell, life) => {
             let meant: Vec<ProcessRef> = life.iter().chain([shell]).copied().collect();
-            // Its pid may be another's since: then nothing of its session is there.
+            // Its pid may have been reused since: then nothing of its session is there.
             let is_own = table.start_of(shell.pid).is_none_or(|at| at == shell.start_ticks);
             let session = table.session(shell.pid).iter().copied().filter(|_| is_own);
             let roots = table.living(*shell).into_iter().chain(session);
@@ -389,7 +390,7 @@ fn list(target: &Target, kin: &mut ProcessMatcher<'_>, is_first: bool) -> io::Re
     }
 }
 
-/// After a panic the next kill starts another thread; who waited for this one is told of the failure, and nobody
+/// After a panic the next kill starts another thread; those who waited for this one get the failure, and nothing
 /// stays frozen.
 struct ResetOnPanic<'a>(&'a Shared);
 
@@ -406,7 +407,7 @@ impl Drop for ResetOnPanic<'_> {
 struct TreeSearch<'a> {
     target: &'a Target,
     found: Vec<ProcessRef>,
-    /// Nobody new was found in the last round, in which all others were frozen.
+    /// Nothing new was found in the last round, in which all others were frozen.
     is_complete: bool,
     failed: Option<io::Error>,
 }
@@ -442,8 +443,8 @@ impl<'a> TreeSearch<'a> {
     }
 }
 
-/// A signal is sent before it takes effect: who was in the middle of a fork finishes it, and that
-/// child is in no list until its parent has stopped.
+/// A signal is sent before it takes effect: a process in the middle of a fork finishes it, and that child is in no
+/// list until its parent has stopped.
 fn wait_until_stopped(mut running: Vec<ProcessRef>) {
     for _ in 0..STOP_TRIES {
         running.retain(|member| {
@@ -457,7 +458,7 @@ fn wait_until_stopped(mut running: Vec<ProcessRef>) {
     }
 }
 
-/// Whether it passes when somebody gives something back.
+/// Whether it passes when somebody frees resources.
 fn is_lack(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }

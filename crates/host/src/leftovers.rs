@@ -26,27 +26,27 @@ use crate::tree::{ProcessRef, ProcessTable};
 use crate::usage::Units;
 use crate::{procfs, wall_clock};
 
-/// In the environment of every command of a process, and so of all that it forks.
+/// In the environment of every command of a process, and so of everything it forks.
 pub(crate) const MARK: &str = "PROCTOR_LEAF";
-/// Beside it: when the command was begun, in ticks since boot.
+/// Next to it: when the command began, in ticks since boot.
 pub(crate) const LAUNCH: &str = "PROCTOR_LAUNCH";
 /// Larger environments are not searched to their end.
 const ENVIRONMENT_BYTES_MAX: u64 = 256 * 1024;
-/// How often, how long after another, an environment is read again that is not in place yet.
+/// How often, and at which interval, an environment that is not in place yet is read again.
 const EXEC_TRIES: usize = 5;
 const EXEC_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-/// How often it is looked whether something has ended; grows from look to look.
+/// How often exits are checked; the interval grows.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LAST_PAUSE: Duration = Duration::from_millis(160);
 /// What the kernel gets after SIGKILL.
 const AFTER_SIGKILL: Duration = Duration::from_secs(5);
 
-/// What became of what was left behind.
+/// The result of clearing leftovers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftoversResult {
     /// How many were found and signalled.
     pub ended: usize,
-    /// How many are there after SIGKILL: in uninterruptible sleep.
+    /// How many survive SIGKILL: in uninterruptible sleep.
     pub left: usize,
 }
 
@@ -60,14 +60,14 @@ pub(crate) fn launch_now() -> String {
     ticks(wall_clock::since_boot()).to_string()
 }
 
-/// A time since boot as [`LAUNCH`] tells it.
+/// A time since boot, as encoded in [`LAUNCH`].
 pub(crate) fn ticks(since_boot: Duration) -> u64 {
     let per_second = Units::read().ticks_per_second;
     let part = u64::from(since_boot.subsec_nanos()) * per_second / 1_000_000_000;
     since_boot.as_secs().saturating_mul(per_second).saturating_add(part)
 }
 
-/// From when on what belongs to a life began, in ticks since boot.
+/// The earliest start of what belongs to a life, in ticks since boot.
 #[derive(Clone, Debug)]
 pub(crate) struct LaunchSpan {
     pub(crate) since: u64,
@@ -76,7 +76,7 @@ pub(crate) struct LaunchSpan {
 }
 
 impl LaunchSpan {
-    /// Whether it began too early, or a command of an elder has started it.
+    /// Whether it began too early, or a command of an elder started it.
     fn excludes(&self, member: ProcessRef, launch: Option<u64>) -> bool {
         let is_spared = |launch| self.spared.iter().any(|(from, to)| (*from..=*to).contains(&launch));
         member.start_ticks < self.since || launch.is_some_and(is_spared)
@@ -116,10 +116,10 @@ async fn until_none(killer: &Killer, target: &Target, time: Duration) -> io::Res
     }
 }
 
-/// What the environments of all processes tell of our commands; read when it is first asked for.
+/// What the environments of all processes say about our commands; read on first use.
 pub(crate) struct EnvMarks<'a> {
     pub(crate) memory: &'a ForeignMemory,
-    /// What was read the last time: a process that is silent now may have been read then.
+    /// What was read the last time: a process that is silent now may have been readable then.
     pub(crate) before: &'a Mutex<Arc<MarkTable>>,
     pub(crate) read: Option<Arc<MarkTable>>,
 }
@@ -136,7 +136,7 @@ pub(crate) struct MarkTable {
 }
 
 impl EnvMarks<'_> {
-    /// Where no environment can be read at all, what was read before holds: see [`Self::failure`].
+    /// If no environment can be read at all, what was read before holds: see [`Self::failure`].
     fn of(&mut self, mark: &str, table: &ProcessTable) -> Vec<ProcessRef> {
         let marks = match &self.read {
             Some(marks) => marks,
@@ -154,13 +154,13 @@ impl EnvMarks<'_> {
         marks.by_mark.get(mark).cloned().unwrap_or_default()
     }
 
-    /// Why nobody can tell whether all were found.
+    /// Why it is unclear whether all were found.
     pub(crate) fn failure(&self) -> Option<io::Error> {
         let failed = self.read.as_ref()?.failed.as_ref()?;
         Some(io::Error::new(failed.kind(), failed.to_string()))
     }
 
-    /// When the command was begun that has started it.
+    /// When the command that started it began.
     fn launch_of(&self, member: ProcessRef) -> Option<u64> {
         self.read.as_ref()?.launches.get(&member).copied()
     }
@@ -176,14 +176,14 @@ fn environments(memory: &ForeignMemory, left: Vec<ProcessRef>) -> io::Result<Vec
     memory.read_each(left, Patience::THREAD, |member| Environment::of(member.pid))
 }
 
-/// Which command of ours has started it. None also where that cannot be read.
+/// Which command of ours started it. None also if that cannot be read.
 pub(crate) fn mark_of(memory: &ForeignMemory, member: ProcessRef) -> Option<String> {
     let marks = MarkTable::read(vec![member], |left| environments(memory, left), pause);
     marks.by_mark.into_keys().next()
 }
 
 impl MarkTable {
-    /// However many execute a program just now, they are waited for together.
+    /// However many are in the middle of an exec, they are waited for together.
     fn read(
         mut left: Vec<ProcessRef>,
         read: impl Fn(Vec<ProcessRef>) -> io::Result<Vec<(ProcessRef, Environment)>>,
@@ -252,7 +252,7 @@ impl EnvMark {
 #[derive(Debug, PartialEq, Eq)]
 enum Environment {
     Known(Option<EnvMark>),
-    /// It executes a program: until that is in place its environment is empty.
+    /// It is in the middle of an exec: until the new program is in place its environment is empty.
     Executing,
     Gone,
 }
@@ -279,7 +279,7 @@ fn variable(environment: &[u8], name: &str) -> Option<String> {
     String::from_utf8(value.to_vec()).ok()
 }
 
-/// What knows the processes of a leaf, with cgroups or without.
+/// Knows the processes of a leaf, with cgroups or without.
 pub(crate) struct ProcessMatcher<'a> {
     pub(crate) groups: Option<&'a Groups>,
     pub(crate) scope: &'a str,
@@ -288,7 +288,7 @@ pub(crate) struct ProcessMatcher<'a> {
     pub(crate) bystanders: UnrelatedProcesses,
 }
 
-/// Who does not belong to a life, wherever it is found.
+/// Processes that do not belong to a life, wherever they are found.
 #[derive(Debug, Default)]
 pub(crate) struct UnrelatedProcesses {
     /// Our own pid.
@@ -296,7 +296,7 @@ pub(crate) struct UnrelatedProcesses {
     /// The agent and its ancestors. Orphans are children of the agent, whosever they were: nobody belongs to a life
     /// because it descends from one of these.
     ours: HashSet<ProcessRef>,
-    /// The present lives of all processes that the agent knows.
+    /// The current lives of all processes known to the agent.
     lives: HashSet<ProcessRef>,
 }
 
@@ -317,7 +317,7 @@ impl UnrelatedProcesses {
         self.is_ours(meant, member) || (self.lives.contains(member) && !meant.contains(member))
     }
 
-    /// Whether the nearest life that it descends from is none that is meant.
+    /// Whether the nearest life that it descends from is not the one meant.
     pub(crate) fn is_of_other_life(&self, meant: &[ProcessRef], member: &ProcessRef, table: &ProcessTable) -> bool {
         let is_known = |member: &ProcessRef| meant.contains(member) || self.is_spared(meant, member);
         let nearest = table.line_of(member.pid).find(is_known);

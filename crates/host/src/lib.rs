@@ -87,7 +87,7 @@ use wall_clock::{DRIFT_MILLIS_MAX, WallClock};
 pub struct Options {
     /// Output of commands goes to `output` in it.
     pub state_dir: PathBuf,
-    /// How it is known what belongs to a process, at best.
+    /// The best way to determine what belongs to a process.
     pub tracking: TrackingPreference,
     pub spawn: SpawnMethod,
 }
@@ -98,7 +98,7 @@ impl Options {
     }
 }
 
-/// The host that this program runs on. Clones are cheap and mean the same.
+/// The host that this program runs on. Clones are cheap and share their state.
 #[derive(Clone, Debug)]
 pub struct Host {
     shared: Arc<Shared>,
@@ -108,7 +108,7 @@ pub struct Host {
 struct Shared {
     boot: BootId,
     context: CommandContext,
-    /// Work that takes longer than a look.
+    /// Work that takes longer than a probe.
     long_blocking: Blocking,
     memory: ForeignMemory,
     tracking: Tracking,
@@ -126,7 +126,7 @@ impl Host {
         pidfd_open(getpid(), PidfdFlags::empty()).map_err(|errno| Error::Pidfd { source: errno.into() })?;
         descriptors::raise();
         let outputs = OutputDirectory::make(&options.state_dir)?;
-        // Any pid switches it on; the kernel only looks whether there is one.
+        // Any pid enables it; the kernel only checks whether there is one.
         set_child_subreaper(Some(Pid::INIT)).map_err(|errno| Error::Subreaper { source: errno.into() })?;
         reaper::keep_exit_statuses();
 
@@ -157,7 +157,7 @@ impl Host {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// How it is known here what belongs to a process.
+    /// How it is determined here what belongs to a process.
     pub fn tracking(&self) -> &Tracking {
         &self.shared.tracking
     }
@@ -205,12 +205,12 @@ impl Host {
         probe::look(blocking, accounts, &self.shared.boot, origin, identity, known).await
     }
 
-    /// As [`Self::look`], where the answer is at hand. None: it takes a look.
+    /// As [`Self::look`], if the answer is cached. None: it takes a probe.
     pub fn probe_now(&self, identity: &Identity, known: Option<&Incarnation>) -> Option<Probe> {
         probe::probe_now(&self.shared.context.accounts, &self.shared.boot, identity, known)
     }
 
-    /// The rights of a user. An error says in words for people why there are none. May hang with the name service.
+    /// The permissions of a user. An error is a human-readable reason. May hang with the name service.
     pub fn user(&self, name: &str) -> Result<UserRights, String> {
         let account = match name {
             user::ROOT => Arc::new(Account::root()),
@@ -219,7 +219,7 @@ impl Host {
         Ok(UserRights::of(account))
     }
 
-    /// Runs a command to its end. Dropped before, it leaves the command running.
+    /// Runs a command until it exits. Dropping this earlier leaves the command running.
     pub async fn run(&self, command: Command) -> CommandExit {
         command::run(&self.shared.context, command, None).await
     }
@@ -229,8 +229,8 @@ impl Host {
         command::run(&self.shared.context, command, Some(hold)).await
     }
 
-    /// Waits for the end of a command that an agent before this one started; when `time` is over, or
-    /// `end` asks for it, the command is killed with its tree and session. `leaf` is that of its process.
+    /// Waits for the exit of a command that a previous agent started; when `time` is over, or `end` requests it, the
+    /// command is killed with its tree and session. `leaf` is that of its process.
     pub async fn rejoin(
         &self,
         command: &Incarnation,
@@ -241,8 +241,8 @@ impl Host {
         command::rejoin(&self.shared.context.killer, self.ended(command.clone()), command, leaf, time, end).await
     }
 
-    /// File work of the caller, on a thread where it may hang. None: no answer within `limit`, or
-    /// earlier work of this name still hangs.
+    /// File work of the caller, on a thread that may hang. None: no answer within `limit`, or earlier work with this
+    /// name still hangs.
     pub async fn blocking<T, F>(&self, name: &str, limit: Duration, work: F) -> Option<T>
     where
         T: Send + 'static,
@@ -251,8 +251,8 @@ impl Host {
         self.shared.context.blocking.run(name, limit, work).await.ok()
     }
 
-    /// As [`Self::blocking`], for work on one path that takes its time, such as hashing files: it has threads of its
-    /// own, so that looks at pid files never wait for it. The limit counts from its turn.
+    /// As [`Self::blocking`], for slow work on one path, such as hashing files: it has its own threads, so that
+    /// probes of pid files never wait for it. The limit counts from its turn.
     pub async fn long_blocking<T, F>(&self, path: &Path, name: &str, limit: Duration, work: F) -> Option<T>
     where
         T: Send + 'static,
@@ -281,7 +281,7 @@ impl Host {
         self.long_blocking(Path::new("/"), name, limit, sort).await
     }
 
-    /// Removes the captures of a command; one that somebody still writes to stays bounded until then.
+    /// Removes the captures of a command; one that is still being written to stays bounded until then.
     pub async fn remove_outputs(&self, names: Vec<String>) {
         let outputs = self.shared.context.outputs.clone();
         self.shared.context.blocking.work(move || outputs.remove(&names)).await;
@@ -293,19 +293,19 @@ impl Host {
         self.shared.context.blocking.work(move || outputs.retain(&names)).await;
     }
 
-    /// Resolves when that life is over: at once if it already is, or never was on this boot.
-    /// The answer is how it ended, where the kernel tells. Cancel-safe.
+    /// Resolves when that life is over: at once if it already is, or never existed during this boot. Returns how it
+    /// ended, if the kernel tells. Cancel-safe.
     pub async fn ended(&self, life: Incarnation) -> Option<Exit> {
         if life.boot != self.shared.boot {
             return None;
         }
-        // Before the process is looked at, so that the reaper does not take it meanwhile.
+        // Before the process is checked, so that the reaper does not take it meanwhile.
         let _watch = CHILDREN.watch(life.pid);
         let process = loop {
             match Process::of(&life, &self.shared.boot) {
                 Ok(Some(process)) => break process,
                 Ok(None) => return CHILDREN.remembered(life.pid, life.start_ticks),
-                // No descriptor is free. To say that it has ended would be a lie.
+                // No descriptor is free. Reporting an exit would be a lie.
                 Err(error) => {
                     tracing::warn!(%error, pid = life.pid, "cannot watch process, retrying");
                     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -317,7 +317,7 @@ impl Host {
         exit_in_time(&life, fd.as_fd()).await
     }
 
-    /// A watch over many lives, which one caller names and hears of.
+    /// A watch over many lives, named by one caller.
     pub fn ends<K: Clone + Eq + std::hash::Hash>(&self) -> Result<ExitWatcher<K>, Error> {
         ExitWatcher::new(self.clone())
     }
@@ -405,7 +405,7 @@ impl Host {
         self.shared.context.groups.as_ref().is_some_and(|groups| groups.holds(leaf, life.pid))
     }
 
-    /// Ends what a life that is over, or a failed start, has left behind: SIGTERM, and SIGKILL after `grace`.
+    /// Ends what a finished life, or a failed start, has left behind: SIGTERM, and SIGKILL after `grace`.
     pub async fn clear_leftovers(
         &self,
         leaf: &Leaf,
@@ -416,13 +416,13 @@ impl Host {
         leftovers::end(&self.shared.context.killer, leaf, remains, grace).await.map_err(failed)
     }
 
-    /// How many are there of what [`Self::clear_leftovers`] would end.
+    /// How many there are of what [`Self::clear_leftovers`] would end.
     pub async fn count_remains(&self, leaf: &Leaf, remains: &Leftovers) -> Result<usize, Error> {
         let failed = |source| Error::Leaf { leaf: leaf.as_str().to_owned(), source };
         self.shared.context.killer.count(Target::Remains(leaf.clone(), remains.clone())).await.map_err(failed)
     }
 
-    /// Removes the leaf of a process that has ended. False: something is still in it, and it stays.
+    /// Removes the leaf of an exited process. False: something is still in it, and it stays.
     pub async fn release_leaf(&self, leaf: &Leaf) -> Result<bool, Error> {
         self.with_leaf(leaf, true, cgroup::Groups::release).await
     }
@@ -495,7 +495,7 @@ impl Host {
     }
 }
 
-/// How a life ended that is over and watched, where that is known at once.
+/// How a watched life ended, if that is known at once.
 fn exit_of(life: &Incarnation, fd: BorrowedFd<'_>) -> Option<Exit> {
     let reaped = if CHILDREN.is_command(life.pid) { None } else { pidfd::reap(fd) };
     if let Some(exit) = reaped {
@@ -505,7 +505,7 @@ fn exit_of(life: &Incarnation, fd: BorrowedFd<'_>) -> Option<Exit> {
     CHILDREN.remembered(life.pid, life.start_ticks)
 }
 
-/// As [`exit_of`]; a parent other than us gets some time to ask first.
+/// As [`exit_of`]; a parent other than us gets some time to collect it first.
 async fn exit_in_time(life: &Incarnation, fd: BorrowedFd<'_>) -> Option<Exit> {
     match exit_of(life, fd) {
         Some(exit) => Some(exit),

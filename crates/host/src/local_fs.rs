@@ -30,7 +30,7 @@ const REMOTE: [u64; 11] = [
     0x5346_414F,
 ];
 const MEMORY: u64 = 0x0102_1994;
-/// More mounts than these are not worth knowing.
+/// More mounts than this are not worth remembering.
 const KNOWN_MAX: usize = 64;
 
 /// Where a file lies.
@@ -40,7 +40,7 @@ pub(crate) enum Kind {
     Memory,
 }
 
-/// A name of a mount that no other mount gets.
+/// A mount name that is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mount {
     Unique(u64),
@@ -55,7 +55,7 @@ pub(crate) fn kind(stat: &Statx) -> Option<Kind> {
     KNOWN.lock().iter().find(|(known, _)| *known == mount).map(|(_, kind)| *kind)
 }
 
-/// Asks the file system of an open file. May hang.
+/// Queries the file system of an open file. May hang.
 pub(crate) fn learn(file: impl AsFd) {
     let Ok(stat) = statx(&file, c"", AtFlags::EMPTY_PATH, WANTED) else { return };
     let Some(mount) = mount(&stat).filter(|_| kind(&stat).is_none()) else { return };
@@ -87,7 +87,7 @@ fn mount(stat: &Statx) -> Option<Mount> {
     if stat.stx_mask & MOUNT_ID_UNIQUE != 0 {
         return Some(Mount::Unique(stat.stx_mnt_id));
     }
-    // Without a device of its own the number goes to another mount, once this one is gone.
+    // Without its own device the number is reused by another mount once this one is gone.
     (stat.stx_dev_major != 0).then_some(Mount::Device(stat.stx_dev_major, stat.stx_dev_minor))
 }
 

@@ -3,12 +3,12 @@
 //! glibc's allocator keeps a heap per thread, including what was freed in it. An agent usually has few threads, and
 //! must not stay as large as its peak.
 
-/// Larger blocks are no part of the heap, and gone when they are freed. By default this grows with the largest
-/// block that was ever freed.
+/// Larger blocks are not part of the heap, and are returned when freed. By default this grows with the largest block
+/// ever freed.
 #[cfg(target_env = "gnu")]
 const LARGE_BYTES: libc::c_int = 128 * 1024;
 
-/// One heap for all threads. To be called before the first thread is started.
+/// One heap for all threads. Must be called before the first thread is started.
 #[cfg(target_env = "gnu")]
 pub fn use_one_heap() {
     #[allow(unsafe_code, reason = "there is no other way to tell the allocator")]
@@ -19,8 +19,8 @@ pub fn use_one_heap() {
     }
 }
 
-/// Few heaps, for a program with many threads that must not keep one for each. To be called before the first
-/// thread is started.
+/// Few heaps, for a program with many threads that must not keep one for each. Must be called before the first thread
+/// is started.
 #[cfg(target_env = "gnu")]
 pub fn use_few_heaps() {
     const HEAPS: libc::c_int = 4;
@@ -33,8 +33,8 @@ pub fn use_few_heaps() {
     }
 }
 
-/// Gives freed pages back where more than `slack` bytes are resident that nothing uses. Returns how many bytes
-/// that freed; None where there was no need.
+/// Returns freed pages to the host if more than `slack` bytes are resident but unused. Returns how many bytes that
+/// freed; None if there was no need.
 #[cfg(target_env = "gnu")]
 pub fn give_back_beyond(slack: u64) -> Option<u64> {
     let before = resident().filter(|resident| *resident > in_use() + slack)?;
@@ -42,7 +42,7 @@ pub fn give_back_beyond(slack: u64) -> Option<u64> {
     Some(before.saturating_sub(resident().unwrap_or(before)))
 }
 
-/// Bytes of our own, without those of files.
+/// Our own bytes, without those of files.
 #[cfg(target_env = "gnu")]
 fn resident() -> Option<u64> {
     const PAGE: u64 = 4096;
@@ -69,25 +69,25 @@ fn trim() {
     }
 }
 
-/// Gives freed pages back. Takes some milliseconds with a large heap.
+/// Returns freed pages to the host. Takes a few milliseconds with a large heap.
 #[cfg(target_env = "gnu")]
 pub fn give_back() {
     trim();
 }
 
-/// Other allocators do as they do.
+/// No-op with other allocators.
 #[cfg(not(target_env = "gnu"))]
 pub fn use_one_heap() {}
 
-/// Other allocators do as they do.
+/// No-op with other allocators.
 #[cfg(not(target_env = "gnu"))]
 pub fn give_back() {}
 
-/// Other allocators do as they do.
+/// No-op with other allocators.
 #[cfg(not(target_env = "gnu"))]
 pub fn use_few_heaps() {}
 
-/// Other allocators do as they do.
+/// No-op with other allocators.
 #[cfg(not(target_env = "gnu"))]
 pub fn give_back_beyond(_: u64) -> Option<u64> {
     None

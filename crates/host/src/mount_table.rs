@@ -22,7 +22,7 @@ const BYTES_MAX: u64 = 4 * 1024 * 1024;
 const LINKS_MAX: usize = 40;
 /// Names on the way to one file, those of links included: what is deeper counts for the mount so far.
 const NAMES_MAX: usize = 1024;
-/// File systems that wait for nobody else.
+/// File systems that depend on nothing else.
 const LOCAL: [&str; 8] = ["ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "ramfs"];
 
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl MountTable {
 }
 
 impl Mounts {
-    /// The mount that has to answer for a path; empty where none is known to hold it. Looks at file systems that are local.
+    /// The mount that has to answer for a path; empty if none is known to hold it. Touches only local file systems.
     pub(crate) fn holding(&self, path: &Path) -> &str {
         let mut real = PathBuf::new();
         let mut rest = parts(path);
@@ -91,7 +91,7 @@ impl Mounts {
                 continue;
             }
             real.push(part);
-            // What is beyond a file system that may hang is its own matter.
+            // What is beyond a file system that may hang is not our concern.
             let Some(Mount { is_local: true, .. }) = self.mount_of(&real) else { break };
             match std::fs::read_link(&real) {
                 Ok(target) if links < LINKS_MAX => {
@@ -112,7 +112,7 @@ impl Mounts {
     }
 }
 
-/// The parts of a path, the first one last. An absolute one begins anew.
+/// The components of a path, the first one last. An absolute one starts over.
 fn parts(path: &Path) -> Vec<OsString> {
     let part = |part: Component<'_>| (part != Component::CurDir).then(|| part.as_os_str().to_owned());
     path.components().rev().filter_map(part).collect()

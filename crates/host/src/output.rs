@@ -34,28 +34,28 @@ const HEAD_BYTES: usize = 4096;
 const TAIL_BYTES: usize = 4096;
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 const NAME_BYTES_MAX: usize = 128;
-/// So many old captures of one name are kept while somebody writes to them.
+/// How many old captures of one name are kept while they are still being written to.
 const OLD_MAX: u32 = 64;
 /// Of a capture.
 const MODE: u32 = 0o600;
 /// Chooses the signal of a descriptor; libc does not name it for every target.
 const F_SETSIG: libc::c_int = 10;
-/// All files are looked at this often, whatever the kernel tells.
+/// All files are checked this often, whatever the kernel reports.
 const TRIM_PERIOD: Duration = Duration::from_secs(30);
-/// The same, where the kernel tells of no writes: inotify may be used up or forbidden.
+/// The same, if the kernel does not report writes: inotify may be exhausted or forbidden.
 const TRIM_PERIOD_UNWATCHED: Duration = Duration::from_secs(1);
-/// Between a write and the look at its file: writes come in crowds.
+/// Between a write and the check of its file: writes come in bursts.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 /// The same while a file grows fast: what writes 100 MB/s has written half a megabyte by then.
 const PAUSE_GROWING: Duration = Duration::from_millis(5);
-/// Growth between two looks that is fast. Daemons that merely log much stay below it.
+/// Growth between two checks that counts as fast. Daemons that merely log a lot stay below it.
 const GROWING_BYTES: u64 = 128 * 1024;
 
 /// The directory of all captures.
 #[derive(Clone, Debug)]
 pub(crate) struct OutputDirectory {
     path: PathBuf,
-    /// Files of commands that run: they are cut by [`Capture::trim`], which keeps their head and tail.
+    /// Files of running commands: they are truncated by [`Capture::trim`], which keeps their head and tail.
     running: Arc<Mutex<HashMap<PathBuf, usize>>>,
 }
 
@@ -68,7 +68,7 @@ impl OutputDirectory {
         Ok(Self { path, running: Arc::default() })
     }
 
-    /// An empty capture; an old one of that name to which somebody still writes is put aside.
+    /// An empty capture; an old one with that name that is still being written to is set aside.
     pub(crate) fn open(&self, name: &str, owner: Option<u32>) -> io::Result<Capture> {
         let path = self.path.join(format!("{}.out", file_stem(name)));
         let file = match emptied(&path, owner)? {
@@ -80,7 +80,7 @@ impl OutputDirectory {
         Ok(Capture { file, path, running, head: Vec::new(), tail: Vec::new(), cut: 0, seen: 0 })
     }
 
-    /// The captures of these names go, or are put aside while somebody writes to them.
+    /// Removes the captures with these names, or sets them aside while they are being written to.
     pub(crate) fn remove(&self, names: &[String]) {
         for name in names {
             discard(&self.path.join(format!("{}.out", file_stem(name))));
@@ -100,7 +100,7 @@ impl OutputDirectory {
         }
     }
 
-    /// Cuts what daemons have written since, for ever: where the kernel tells of writes, soon after them.
+    /// Truncates what daemons have written, forever: soon after a write, if the kernel reports writes.
     pub(crate) async fn trim_for_ever(self) {
         let writes = watch_writes(&self.path).inspect_err(|error| {
             tracing::warn!(%error, "cannot watch captures; looking at all of them every {TRIM_PERIOD_UNWATCHED:?}");
@@ -140,7 +140,7 @@ impl OutputDirectory {
         self.trim_these(entries.flatten().map(|entry| entry.path()).collect(), sizes)
     }
 
-    /// `sizes` is what the look before has seen.
+    /// `sizes` is what the previous check has seen.
     fn trim_these(&self, paths: Vec<PathBuf>, sizes: &HashMap<PathBuf, u64>) -> CaptureCheck {
         let mut looked = CaptureCheck::default();
         for path in paths {
@@ -166,7 +166,7 @@ impl OutputDirectory {
     }
 }
 
-/// What a look at files has found.
+/// The result of a check.
 #[derive(Debug)]
 struct CaptureCheck {
     /// Until the next one.
@@ -180,7 +180,7 @@ impl Default for CaptureCheck {
     }
 }
 
-/// Hears of every write to a file of the directory.
+/// Gets every write to a file in the directory.
 fn watch_writes(directory: &Path) -> io::Result<AsyncFd<OwnedFd>> {
     let watch = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)?;
     inotify::add_watch(&watch, directory, inotify::WatchFlags::MODIFY)?;
@@ -192,7 +192,7 @@ fn watch_writes(directory: &Path) -> io::Result<AsyncFd<OwnedFd>> {
     }
 }
 
-/// The files that were written to since the last time; None: the kernel has lost count, and all are to be looked at.
+/// The files written to since the last time; None: the kernel has lost count, and all have to be checked.
 fn written_to(writes: &AsyncFd<OwnedFd>) -> Option<HashSet<OsString>> {
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut events = inotify::Reader::new(writes.get_ref(), &mut buffer);
@@ -219,8 +219,8 @@ fn discard(path: &Path) {
     }
 }
 
-/// Somebody still writes to it: unlinked, it would grow without anybody seeing it. Where too many are put aside already
-/// it stays, and the next command of its name runs without a capture.
+/// It is still being written to: unlinked, it would grow unnoticed. If too many are set aside already it stays, and
+/// the next command of its name runs without a capture.
 fn put_aside(path: &Path) -> io::Result<()> {
     let free = (0..OLD_MAX).map(|number| path.with_extension(format!("{number}.old"))).find(|path| !path.exists());
     let crowded = || io::Error::other(format!("{OLD_MAX} earlier captures of its name are still written to"));
@@ -304,11 +304,11 @@ pub(crate) struct Capture {
     file: File,
     path: PathBuf,
     running: Arc<Mutex<HashMap<PathBuf, usize>>>,
-    /// The first and the last bytes of what was cut away, where something was.
+    /// The first and last bytes of what was truncated, if anything was.
     head: Vec<u8>,
     tail: Vec<u8>,
     cut: u64,
-    /// Its size at the last look.
+    /// Its size at the last check.
     seen: u64,
 }
 
@@ -317,8 +317,8 @@ impl Capture {
         &self.file
     }
 
-    /// Cuts the file if it has grown over its bound. Writers append, so they go on at its start. How long to
-    /// wait for the next time.
+    /// Truncates the file if it exceeds its bound. Writers append, so they continue at its start. Returns how long to
+    /// wait until the next time.
     pub(crate) fn trim(&mut self) -> Duration {
         let len = self.len();
         let before = std::mem::replace(&mut self.seen, len);
@@ -337,7 +337,7 @@ impl Capture {
         PAUSE_GROWING
     }
 
-    /// What people see of it, when its command has ended.
+    /// What is shown of it when its command has exited.
     pub(crate) fn into_text(mut self) -> String {
         self.trim();
         self.text()

@@ -20,9 +20,9 @@ use crate::tree::ProcessRef;
 
 /// File system type of pidfds since Linux 6.9, where an inode belongs to one process only.
 const PIDFS_MAGIC: u64 = 0x5049_4446;
-/// How often an end is looked for where it cannot be waited for.
+/// How often an exit is polled if it cannot be waited for.
 const POLL_PERIOD: Duration = Duration::from_millis(100);
-/// How long a foreign parent gets to ask for the end of its child.
+/// How long a foreign parent gets to collect the exit status of its child.
 const FOREIGN_REAP_TRIES: u32 = 10;
 const FOREIGN_REAP_PERIOD: Duration = Duration::from_millis(20);
 
@@ -65,7 +65,7 @@ impl Process {
         Ok(Self { fd, pid, stat })
     }
 
-    /// The process of that life, which may be a zombie. None: that life is over, or never was here.
+    /// The process of that life, which may be a zombie. None: that life is over, or never existed here.
     pub(crate) fn of(life: &Incarnation, boot: &BootId) -> Result<Option<Self>, io::Error> {
         if life.boot != *boot {
             return Ok(None);
@@ -128,7 +128,7 @@ pub(crate) async fn ended(fd: BorrowedFd<'_>) {
     // stays the same descriptor until the registration is dropped at the end of this function.
     let registered = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
     let Ok(registered) = registered else {
-        // No more room in epoll: looking now and then is worse, but it is not wrong.
+        // No more room in epoll: polling is worse, but not wrong.
         while !has_ended(fd) {
             tokio::time::sleep(POLL_PERIOD).await;
         }
@@ -142,7 +142,7 @@ pub(crate) async fn ended(fd: BorrowedFd<'_>) {
     }
 }
 
-/// Asks for the end of an ended child, which is then no zombie any more. None: not our child.
+/// Collects the exit status of a child, which then is no longer a zombie. None: not our child.
 pub(crate) fn reap(fd: BorrowedFd<'_>) -> Option<Exit> {
     loop {
         match waitid(WaitId::PidFd(fd), WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {
@@ -168,9 +168,9 @@ pub(crate) fn exit_of(status: &WaitIdStatus) -> Option<Exit> {
     status.exit_status().map(Exit::Code).or_else(|| status.terminating_signal().map(Exit::Signal))
 }
 
-/// How an ended process that is not our child ended, where the kernel (6.15) tells.
+/// How an exited process that is not our child ended, if the kernel (6.15) tells.
 pub(crate) async fn foreign_exit(fd: BorrowedFd<'_>) -> Option<Exit> {
-    // The kernel knows only once the parent has asked.
+    // The kernel knows only once the parent has collected it.
     for _ in 0..FOREIGN_REAP_TRIES {
         match recorded_exit(fd) {
             Ok(Some(exit)) => return Some(exit),

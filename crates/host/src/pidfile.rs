@@ -26,7 +26,7 @@ const DIGITS_MAX: usize = 10;
 /// The kernel's own limit (PID_MAX_LIMIT); `kernel.pid_max` cannot be set above it.
 const PID_MAX: u64 = 4_194_304;
 
-/// The pid file of a process: `pid_path` itself, or a file in it where it is a directory. With what is there.
+/// The pid file of a process: `pid_path` itself, or a file in it if it is a directory. With its metadata.
 pub(crate) fn locate(pid_path: &str, proc_name: &str) -> (PathBuf, io::Result<Found>) {
     let path = Path::new(pid_path);
     let found = untrusted_path::find_no_follow(path);
@@ -36,7 +36,7 @@ pub(crate) fn locate(pid_path: &str, proc_name: &str) -> (PathBuf, io::Result<Fo
     }
     let name = format!("{proc_name}.pid");
     let inside = path.join(&name);
-    // A link to a directory stands for it.
+    // A symlink to a directory stands for it.
     match untrusted_path::find(path) {
         Ok(directory) => match directory.as_directory() {
             Some(directory) => (inside, untrusted_path::find_no_follow_in(directory, OsStr::new(&name))),
@@ -48,16 +48,16 @@ pub(crate) fn locate(pid_path: &str, proc_name: &str) -> (PathBuf, io::Result<Fo
     }
 }
 
-/// Why a pid file names no process, in words for people.
+/// Why a pid file names no process, for display.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// It says so itself, or is not to be trusted.
+    /// It says so itself, or cannot be trusted.
     Absent(Message),
-    /// It names a process that is dead.
+    /// It names a dead process.
     Dead { pid: i32, reason: Message },
     /// It could not be read, which says nothing about the process.
     Unclear(Message),
-    /// It is older than the process that it names.
+    /// It is older than the process it names.
     Stale { life: Incarnation, reason: Message },
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct PidEntry {
     pub(crate) pid: i32,
     /// When it was written, in Unix milliseconds. None: by the clock of another host.
     pub(crate) written_millis: Option<i64>,
-    /// Whether it lies in memory, and so is of this boot.
+    /// Whether it is in memory, and so from this boot.
     pub(crate) is_in_memory: bool,
     /// Device and inode.
     pub(crate) file: (u64, u64),
@@ -127,7 +127,7 @@ pub(crate) fn read_cached(path: &Path) -> Option<i32> {
     let stat = statx(&place, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, wanted).ok()?;
     let is_file = rustix::fs::FileType::from_raw_mode(stat.stx_mode.into()) == rustix::fs::FileType::RegularFile;
     let is_ours = stat.stx_uid == 0 || stat.stx_uid == rustix::process::geteuid().as_raw();
-    // Only now: to open a file may be a question to another host.
+    // Only now: opening a file may mean asking another host.
     let kind = local_fs::kind(&stat).filter(|_| is_file && is_ours)?;
     let file = openat(CWD, descriptor_path(&place), OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
         .ok()?;

@@ -28,20 +28,20 @@ use crate::wall_clock::{self, WallClock, millis};
 use crate::{leftovers, pidfile, procfs, rights, user};
 
 const LIMIT: Duration = Duration::from_secs(5);
-/// Some file systems keep times in steps of two seconds, and the clock is set by less now and then.
+/// Some file systems store times in steps of two seconds, and small clock adjustments happen.
 const GRANULARITY: Duration = Duration::from_secs(3);
 /// Of a process with more open files not all are compared with its pid file.
 const DESCRIPTORS_MAX: usize = 4096;
 const SCRIPT_ARGUMENTS_MAX: usize = 8;
 const INTERPRETERS: [&str; 10] = ["sh", "bash", "dash", "ash", "busybox", "perl", "ruby", "node", "java", "php"];
-/// Interpreters that carry a version in their name.
+/// Interpreters that have a version in their name.
 const INTERPRETER_FAMILIES: [&str; 5] = ["python", "lua", "perl5", "ruby", "php"];
 
-/// What tells whose a process is where the age of its pid file does not.
+/// What shows whose a process is when the age of its pid file does not.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub(crate) groups: Option<Arc<Groups>>,
-    /// The scope of the marks of this agent.
+    /// The scope of this agent's markers.
     pub(crate) scope: String,
     /// Of the process that is looked for.
     pub(crate) leaf: Leaf,
@@ -64,15 +64,15 @@ pub(crate) async fn look(
         Err(Refusal::Unclear(reason)) => (reason, None),
         Err(Refusal::Stale { life, reason }) => (reason, Some(life)),
     };
-    // A file that cannot be read says nothing about a life that we know to go on, and "absent"
-    // would start a second copy.
+    // An unreadable file says nothing about a known life that is still running, and "absent" would start a second
+    // copy.
     match known {
         Some(life) if is_alive(life, boot) => Probe::Running(life.clone()),
         Some(_) | None => Probe::Unclear { reason, named },
     }
 }
 
-/// The name service and the file system may hang, each for itself.
+/// The name service and the file system may hang independently.
 async fn find_on_thread(
     blocking: &Blocking,
     accounts: &AccountCache,
@@ -88,7 +88,7 @@ async fn find_on_thread(
             let (accounts, name) = (accounts.clone(), user.to_owned());
             let found = blocking.run(&format!("user {user}"), LIMIT, move || accounts.find(&name)).await;
             let found = found.map_err(|TimedOut| Refusal::Unclear(messages::user_without_answer(user)))?;
-            // Who does not exist runs nothing.
+            // A user that does not exist runs nothing.
             found.map_err(|reason| match reason == user::absent(user) {
                 true => Refusal::Absent(messages::user_does_not_exist(user)),
                 false => Refusal::Unclear(messages::because(reason)),
@@ -131,7 +131,7 @@ fn not_running_reason(pid: i32, path: impl std::fmt::Display) -> Message {
     messages::pid_does_not_run(pid, path)
 }
 
-/// Where that cannot be found out, for lack of descriptors, a life that was alive still is.
+/// If that cannot be determined, for lack of descriptors, a life that was alive still is.
 pub(crate) fn is_alive(life: &Incarnation, boot: &BootId) -> bool {
     match Process::of(life, boot) {
         Ok(Some(process)) => process.is_alive(),
@@ -192,14 +192,14 @@ fn find(
             return Err(messages::pid_is_another_program(pid, path, other.escape_debug(), name).into());
         }
     }
-    // A daemon of root may have dropped its privileges: its owner does not count.
+    // A root daemon may have dropped its privileges: its owner does not count.
     let owner = (account.uid != 0).then(|| procfs::owner(pid));
     if let Some(owner) = owner.filter(|owner| *owner != Some(account.uid)) {
         let owner = owner.map_or_else(|| "nobody we know".to_owned(), user::name);
         return Err(messages::pid_runs_as_another_user(pid, path, owner, user).into());
     }
     origin.check_age(&life, &entry, &path)?;
-    // What was read of /proc since belongs to this life only if it has not ended meanwhile.
+    // What was read from /proc belongs to this life only if it has not exited meanwhile.
     let reason = messages::pid_has_just_ended(pid, path);
     if process.is_alive() { Ok(life) } else { Err(Refusal::Dead { pid, reason }) }
 }
@@ -214,8 +214,8 @@ enum StartedBy {
 }
 
 impl Origin {
-    /// Whoever writes the pid of a process does so after its begin: a file that is older names another one, unless
-    /// it only seems to be older.
+    /// A pid is written after its process began: an older file names another process, unless it only appears to be
+    /// older.
     fn check_age(&self, life: &Incarnation, entry: &PidEntry, path: &dyn std::fmt::Display) -> Result<(), Refusal> {
         let boot_millis = wall_clock::boot_millis();
         let Some(written) = entry.written_millis.filter(|written| began_after(life, *written, boot_millis)) else {
@@ -270,7 +270,7 @@ fn began_after(life: &Incarnation, written_millis: i64, boot_millis: i64) -> boo
     began.saturating_sub(written_millis) > millis(GRANULARITY)
 }
 
-/// Whether a process has that file open, by device and inode. Daemons keep their pid files locked so.
+/// Whether a process has that file open, by device and inode. Some daemons keep their pid file locked.
 fn holds_open(pid: i32, file: (u64, u64)) -> bool {
     let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
     entries.flatten().take(DESCRIPTORS_MAX).any(|entry| {

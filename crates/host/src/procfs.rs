@@ -39,7 +39,7 @@ pub(crate) struct Stat {
 
 impl Stat {
     pub(crate) fn of(pid: i32) -> io::Result<Self> {
-        // One read brings it all: the kernel makes this text as a whole.
+        // One read returns everything: the kernel renders this text as a whole.
         let mut buffer = [0; STAT_BYTES_MAX as usize];
         let length = File::open(format!("/proc/{pid}/stat"))?.read(&mut buffer)?;
         Self::parse(buffer.get(..length).unwrap_or_default()).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
@@ -72,7 +72,7 @@ impl Stat {
         })
     }
 
-    /// Dead, but its parent has not asked for its end yet.
+    /// Dead, but its parent has not collected it yet.
     pub(crate) fn is_dead(&self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x')
     }
@@ -85,7 +85,7 @@ impl Stat {
         self.flags & KERNEL_THREAD != 0
     }
 
-    /// CPU time of the process and of the children that it has waited for.
+    /// CPU time of the process and of the children it has waited for.
     pub(crate) fn ticks(&self) -> u64 {
         self.user_ticks.saturating_add(self.system_ticks).saturating_add(self.children_ticks())
     }
@@ -109,7 +109,7 @@ pub(crate) fn lacks_environment(text: &[u8]) -> bool {
     field(MEMORY_SIZE).is_some_and(|size| size != "0") && field(ENVIRONMENT_END).is_some_and(|end| end == "0")
 }
 
-/// Every process that is listed now. One that ends meanwhile is left out.
+/// Every process listed now. One that exits meanwhile is left out.
 pub(crate) fn all() -> io::Result<Vec<(i32, Stat)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
@@ -124,12 +124,12 @@ pub(crate) fn all() -> io::Result<Vec<(i32, Stat)>> {
     Ok(found)
 }
 
-/// Whether we could not look, because the system lacks something, instead of seeing nothing.
+/// Whether we could not look because the system lacks resources, as opposed to seeing nothing.
 pub(crate) fn is_lack(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
-/// Memory that is its own: resident without shared pages, in pages.
+/// Its own memory: resident without shared pages, in pages.
 pub(crate) fn private_pages(pid: i32) -> Option<u64> {
     let text = read(Path::new(&format!("/proc/{pid}/statm")), STAT_BYTES_MAX).ok()?;
     Some(Pages::parse(&text)?.private)
@@ -179,7 +179,7 @@ pub(crate) fn parse_arguments(text: &[u8]) -> Vec<String> {
     text.split(|byte| *byte == 0).map(|part| String::from_utf8_lossy(part).into_owned()).collect()
 }
 
-/// Base name of its executable, also of one that was deleted or replaced since.
+/// Base name of its executable, even if that was deleted or replaced since.
 pub(crate) fn executable(pid: i32) -> Option<String> {
     let target = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
     let bytes = target.as_os_str().as_bytes();

@@ -18,12 +18,12 @@ use tokio::sync::Notify;
 use crate::pidfd::exit_of;
 use crate::procfs::{self, Stat};
 
-/// Ends come in crowds; one look takes them all.
+/// Exits come in bursts; one check takes them all.
 const DEBOUNCE: Duration = Duration::from_millis(200);
 /// How often the kernel is asked whether there are any. Not by its signal: that would wake us for every end
 /// of a child, and most are waited for by somebody.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
-/// After a look that found only zombies of others.
+/// After a check that found only zombies of others.
 const SWEEP_PAUSE: Duration = Duration::from_secs(30);
 const ENDS_KEPT_MAX: usize = 1024;
 
@@ -38,7 +38,7 @@ pub(crate) struct Children {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Spawns that have begun and whose pid is not known yet.
+    /// Spawns in progress whose pid is not known yet.
     spawning: usize,
     /// Shells that run a command; whoever runs the command reaps them.
     commands: HashSet<i32>,
@@ -77,7 +77,7 @@ impl Children {
         self.with(|state| state.remember(pid, start_ticks, exit));
     }
 
-    /// How a life ended that was reaped here not long ago.
+    /// How a life ended that was recently reaped here.
     pub(crate) fn remembered(&self, pid: i32, start_ticks: u64) -> Option<Exit> {
         self.with(|state| {
             let end = state.ends.iter().rev().find(|(other, ticks, _)| (*other, *ticks) == (pid, start_ticks));
@@ -85,7 +85,7 @@ impl Children {
         })
     }
 
-    /// Reaps every zombie that is nobody's. How many that were.
+    /// Reaps every zombie that belongs to nobody. Returns how many.
     pub(crate) fn reap_orphans(&self) -> usize {
         let us = i32::try_from(std::process::id()).unwrap_or_default();
         // Not getsid: in a container whose session leader is outside, the session is 0, no pid.
@@ -160,7 +160,7 @@ impl Drop for Shell {
     }
 }
 
-/// Somebody waits for the end of a pid.
+/// Somebody waits for the exit of a pid.
 #[derive(Debug)]
 pub(crate) struct Watch {
     children: &'static Children,
@@ -181,7 +181,7 @@ impl Drop for Watch {
     }
 }
 
-/// Whoever started us may ignore the ends of children, and then nobody can ask how they ended.
+/// Our parent may ignore SIGCHLD, and then nobody can collect exit statuses.
 pub(crate) fn keep_exit_statuses() {
     #[allow(unsafe_code, reason = "neither rustix nor our features of nix have dispositions")]
     // SAFETY: the zeroed action is storage for the present one and outlives the call; the default
@@ -195,18 +195,18 @@ pub(crate) fn keep_exit_statuses() {
     }
 }
 
-/// Whether a child has ended that nobody has asked about yet.
+/// Whether a child has exited and was not collected yet.
 fn has_zombies() -> bool {
     let peek = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     matches!(waitid(WaitId::All, peek), Ok(Some(_)))
 }
 
-/// Reaps every zombie that is nobody's, once: for a program that has no [`crate::Host`] any more. Blocks.
+/// Reaps every zombie that belongs to nobody, once: for a program that no longer has a [`crate::Host`]. Blocks.
 pub fn reap_orphans() -> usize {
     CHILDREN.reap_orphans()
 }
 
-/// Reaps orphans for ever.
+/// Reaps orphans forever.
 pub(crate) async fn run() {
     let mut pause = SWEEP_PERIOD;
     loop {

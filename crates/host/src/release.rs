@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// The side of who lets the command go.
+/// The releasing side.
 #[derive(Debug)]
 pub struct CommandRelease(Arc<Mutex<State>>);
 
-/// The side of the command.
+/// The command's side.
 #[derive(Debug)]
 pub struct HeldCommand(Arc<Mutex<State>>);
 
@@ -34,7 +34,7 @@ pub fn command_release() -> (CommandRelease, HeldCommand) {
 }
 
 impl CommandRelease {
-    /// Lets the command run, now or as soon as it is there.
+    /// Releases the command, now or as soon as it exists.
     pub fn proceed(self) {
         if let State::Waiting(command) = std::mem::replace(&mut *self.0.lock(), State::Released) {
             let_go(command);

@@ -14,7 +14,7 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::user::{self, Account};
 
-/// The rights of a user of this host.
+/// The permissions of a user on this host.
 #[derive(Clone, Debug)]
 pub struct UserRights(Arc<Account>);
 
@@ -33,16 +33,16 @@ impl UserRights {
         user::check_can_become(self.0.uid, &self.0.name, what)
     }
 
-    /// Runs `work` on this thread with these rights. An error says in words for people why they could not be taken.
-    /// `work` must not start a process or a thread.
+    /// Runs `work` on this thread with these permissions. An error is a human-readable reason why they could not be
+    /// assumed. `work` must not start a process or a thread.
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> Result<T, String> {
         let failed = |error| format!("the rights of user '{}' cannot be taken: {error}", self.0.name);
         as_account(&self.0, work).map_err(failed)
     }
 }
 
-/// Runs `work` on this thread as the account. An error: its rights could not be taken, and nothing was run. `work` must
-/// not start a process or a thread.
+/// Runs `work` on this thread as the account. An error: its identity could not be assumed, and nothing was run.
+/// `work` must not start a process or a thread.
 pub(crate) fn as_account<T>(account: &Account, work: impl FnOnce() -> T) -> io::Result<T> {
     if account.uid == 0 || !geteuid().is_root() {
         return Ok(work());
@@ -50,14 +50,14 @@ pub(crate) fn as_account<T>(account: &Account, work: impl FnOnce() -> T) -> io::
     let _restore = Restore { gid: getegid(), groups: getgroups()? };
     let groups: Vec<_> = account.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
     set_thread_groups(&groups)?;
-    // The real and the saved ids stay: they allow the way back, and no other process may signal or trace this one.
+    // The real and saved ids stay: they allow switching back, and no other process may signal or trace this one.
     set_thread_res_gid(None, Gid::from_raw(account.gid), None)?;
-    // With it the kernel takes all capabilities out of effect.
+    // With it the kernel clears all effective capabilities.
     set_thread_res_uid(None, Uid::from_raw(account.uid), None)?;
     Ok(work())
 }
 
-/// Gives the thread back what it had.
+/// Restores the thread's identity.
 struct Restore {
     gid: Gid,
     groups: Vec<Gid>,

@@ -82,13 +82,13 @@ struct Prepared {
     output: RawFd,
     /// Says what failed.
     report: RawFd,
-    /// Hears when the child may go on.
+    /// Signals when the child may continue.
     hold: Option<RawFd>,
     /// The limits of open descriptors, where they are not ours.
     descriptors: Option<libc::rlimit64>,
 }
 
-/// Makes children. Clones are cheap and mean the same.
+/// Creates children. Clones are cheap and share their state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spawner {
     method: SpawnMethod,
@@ -105,7 +105,7 @@ pub(crate) struct SpawnedChild {
     abandoned: Arc<AbandonedChildren>,
 }
 
-/// The child's exec or end closes the other side of `report`; until then it uses `memory`.
+/// The child's exec or exit closes the other side of `report`; until then it uses `memory`.
 #[derive(Debug)]
 struct Unfinished<Stream = tokio::net::UnixStream> {
     report: Stream,
@@ -121,8 +121,9 @@ impl Spawner {
         Self { method, abandoned: Arc::default() }
     }
 
-    /// Starts the shell, or says for people why it cannot. In a tokio runtime; waits for nothing; the shell is
-    /// nobody's until its pidfd is waited for. A child that is held runs nothing before it gets a byte by `hold`.
+    /// Starts the shell, or returns a human-readable reason why it cannot. In a tokio runtime; does not wait; the
+    /// shell belongs to nobody until its pidfd is waited for. A held child runs nothing before it gets a byte through
+    /// `hold`.
     pub(crate) fn spawn(
         &self,
         plan: SpawnPlan<'_>,
@@ -148,7 +149,7 @@ impl Spawner {
 }
 
 impl SpawnedChild {
-    /// Waits for the exec; the error says for people why there is none.
+    /// Waits for the exec; the error is a human-readable reason why there is none.
     pub(crate) async fn wait_for_exec(mut self) -> Result<(), String> {
         let mut told = Vec::with_capacity(8);
         if let Some(Unfinished { report, .. }) = &mut self.unfinished {
@@ -291,7 +292,7 @@ fn exec_shell(prepared: &Prepared) -> Result<Infallible, (Step, i32)> {
         syscall::numbers(libc::SYS_dup3, [number(from), to, 0, 0]).map_err(at(Step::Descriptors))?;
     }
     reset_signals();
-    // Before the user changes: who is not root may be unable to.
+    // Before the user changes: without root it may be impossible.
     close_descriptors(number(prepared.report), number(prepared.hold.unwrap_or(prepared.report)));
     // As ourselves: who waits shares our memory, and has no business with it as another user.
     if prepared.hold.is_some_and(|hold| !may_go(hold)) {
@@ -323,7 +324,7 @@ fn exec_shell(prepared: &Prepared) -> Result<Infallible, (Step, i32)> {
     Err((Step::Exec, errno.err().unwrap_or(0)))
 }
 
-/// Waits for a word. False: the agent is gone or has changed its mind.
+/// Waits for the release. False: the agent is gone or has changed its mind.
 fn may_go(hold: RawFd) -> bool {
     let mut byte = 0_u8;
     let place = (&raw mut byte).expose_provenance();

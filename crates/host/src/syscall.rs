@@ -4,7 +4,7 @@
 //! that made the child.
 //! Absent: everything that libc adds to a call.
 
-/// The answer, or the error number.
+/// The result, or the error number.
 pub(crate) type Answer = Result<usize, i32>;
 
 /// # Safety
@@ -49,7 +49,7 @@ pub(crate) unsafe fn call(number: libc::c_long, [a, b, c, d]: [usize; 4]) -> Ans
     usize::try_from(result).map_err(|_| std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL))
 }
 
-/// A call that takes numbers only.
+/// A call that takes only numbers.
 pub(crate) fn numbers(number: libc::c_long, arguments: [usize; 4]) -> Answer {
     #[allow(unsafe_code, reason = "the kernel's own interface")]
     // SAFETY: no argument is an address.
@@ -58,7 +58,7 @@ pub(crate) fn numbers(number: libc::c_long, arguments: [usize; 4]) -> Answer {
     }
 }
 
-/// Ends this process, without anything that libc would do before.
+/// Exits this process, without anything that libc would do before.
 pub(crate) fn exit(code: usize) -> ! {
     loop {
         let _ = numbers(libc::SYS_exit_group, [code, 0, 0, 0]);

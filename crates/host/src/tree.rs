@@ -10,7 +10,7 @@ use proctor_model::Incarnation;
 
 use crate::procfs::{self, Stat};
 
-/// A process as a list of processes names it.
+/// A process as identified in a process list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ProcessRef {
     pub(crate) pid: i32,
@@ -24,7 +24,7 @@ impl ProcessRef {
     }
 }
 
-/// Who is whose child at one moment.
+/// The parent of every process at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessTable {
     children: HashMap<i32, Vec<ProcessRef>>,

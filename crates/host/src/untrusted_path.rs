@@ -34,7 +34,7 @@ pub struct Found {
 pub enum WalkError {
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// A link on the way was made by somebody whom the caller does not trust.
+    /// A symlink on the way was created by somebody whom the caller does not trust.
     #[error("'{}' is a link of uid {owner}", .name.display())]
     LinkOfAnother { name: OsString, owner: u32 },
 }
@@ -61,7 +61,7 @@ impl Found {
         self.metadata.is_dir().then(|| self.handle.as_fd())
     }
 
-    /// Opens a regular file. The kernel checks the rights of the thread anew.
+    /// Opens a regular file. The kernel checks the thread's permissions again.
     pub fn open(&self) -> io::Result<(File, Metadata)> {
         if !self.metadata.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
@@ -83,17 +83,17 @@ pub(crate) fn descriptor_path(file: &impl AsRawFd) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// What an absolute path leads to, through links of anybody.
+/// What an absolute path leads to, through symlinks of any owner.
 pub fn find(path: &Path) -> io::Result<Found> {
     find_in(CWD, path, OFlags::empty())
 }
 
-/// As [`find`], but of a link at the end the link itself.
+/// As [`find`], but for a symlink at the end the symlink itself.
 pub(crate) fn find_no_follow(path: &Path) -> io::Result<Found> {
     find_in(CWD, path, OFlags::NOFOLLOW)
 }
 
-/// What has a name in a directory that was found.
+/// Looks up a name in a directory that was found.
 pub(crate) fn find_no_follow_in(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<Found> {
     find_in(directory, Path::new(name), OFlags::NOFOLLOW)
 }
@@ -119,9 +119,9 @@ pub fn find_trusting(owners: &[u32], from: Option<BorrowedFd<'_>>, path: &Path) 
     Walk { trusted: Some(owners), follows_last: true }.find(from, path)
 }
 
-/// The way along a path, one name after the other.
+/// Walks a path, one name after the other.
 struct Walk<'a> {
-    /// None: links of anybody count.
+    /// None: symlinks of any owner are followed.
     trusted: Option<&'a [u32]>,
     follows_last: bool,
 }

@@ -40,7 +40,7 @@ impl Units {
     }
 }
 
-/// A life whose use people want to know, and what belongs to it.
+/// A life whose usage is requested, and what belongs to it.
 #[derive(Clone, Debug)]
 pub struct MeasuredLife {
     pub life: Incarnation,
@@ -50,7 +50,7 @@ pub struct MeasuredLife {
     pub since: Option<u64>,
 }
 
-/// Tells what lives use, by the same means as limits do.
+/// Measures usage, in the same way as for limits.
 #[derive(Debug)]
 pub(crate) struct Meter {
     units: Units,
@@ -60,7 +60,7 @@ pub(crate) struct Meter {
     command_lines: CommandLines,
 }
 
-/// As last read, also by a reader that nobody waits for any more.
+/// As last read, even by an abandoned reader.
 type CommandLines = Arc<Mutex<HashMap<ProcessRef, String>>>;
 
 impl Meter {
@@ -123,7 +123,7 @@ impl Meter {
         all.iter().map(|one| self.measure(one, now)).collect()
     }
 
-    /// Reads the command lines that are not known yet. For the driver: soon over, whoever is silent.
+    /// Reads the command lines that are not known yet. For the driver: returns soon, whoever is silent.
     pub(crate) fn note_command_lines<'a>(&self, lives: impl Iterator<Item = &'a Incarnation>) {
         let mut unknown: Vec<ProcessRef> = lives.map(ProcessRef::of).collect();
         {
@@ -133,7 +133,7 @@ impl Meter {
         self.read_command_lines(unknown, Patience::DRIVER);
     }
 
-    /// Where one cannot be read, what was read before stays.
+    /// If one cannot be read, what was read before is kept.
     fn read_command_lines(&self, members: Vec<ProcessRef>, patience: Patience) {
         let command_lines = Arc::clone(&self.command_lines);
         let read = move |member: ProcessRef| {
@@ -186,7 +186,7 @@ pub(crate) fn percent(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { (part / whole * 100.0).clamp(0.0, 100.0) } else { 0.0 }
 }
 
-/// CPUs that are on line now, whatever we may use of them ourselves.
+/// CPUs that are online now, whatever we may use of them ourselves.
 pub(crate) fn cpus() -> u32 {
     setting(libc::_SC_NPROCESSORS_ONLN).and_then(|count| u32::try_from(count).ok()).unwrap_or(1)
 }

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use nix::unistd::{User, getgrouplist};
 use parking_lot::Mutex;
 
-/// Commands come in crowds, of few users.
+/// Commands come in bursts, for few users.
 const KEPT: Duration = Duration::from_secs(5);
 const KEPT_MAX: usize = 256;
-/// Known without asking.
+/// Known without a lookup.
 pub(crate) const ROOT: &str = "root";
 
 #[derive(Clone, Debug)]
@@ -29,13 +29,13 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Without asking anybody, and so without its groups, which root does not need.
+    /// Without a lookup, and so without its groups, which root does not need.
     pub(crate) fn root() -> Self {
         let (name, home, shell) = (ROOT.to_owned(), PathBuf::from("/root"), PathBuf::from("/bin/sh"));
         Self { name, uid: 0, gid: 0, groups: Vec::new(), home, shell }
     }
 
-    /// The account, or the reason for people why there is none.
+    /// The account, or a human-readable reason why there is none.
     pub(crate) fn find(name: &str) -> Result<Self, String> {
         let user = find(name)?;
         let text = CString::new(name).map_err(|_| absent(name))?;
@@ -69,7 +69,7 @@ impl AccountCache {
         known.get(name).filter(|known| known.at.elapsed() < KEPT).map(|known| Arc::clone(&known.account))
     }
 
-    /// As [`Account::find`], and only if it was not asked for a moment ago.
+    /// As [`Account::find`], unless it was looked up recently.
     pub(crate) fn find(&self, name: &str) -> Result<Arc<Account>, String> {
         match self.known(name) {
             Some(account) => Ok(account),
@@ -94,7 +94,7 @@ pub(crate) fn name(uid: u32) -> String {
     User::from_uid(uid.into()).ok().flatten().map_or_else(|| format!("uid {uid}"), |user| user.name)
 }
 
-/// Only root can act as somebody else. An error says that for people; `what` cannot be done.
+/// Only root can act as somebody else. The error says so for display; `what` cannot be done.
 pub(crate) fn check_can_become(uid: u32, name: &str, what: &str) -> Result<(), String> {
     let us = rustix::process::geteuid().as_raw();
     if us == 0 || us == uid {

@@ -18,7 +18,7 @@ use crate::procfs;
 /// In the state directory: the boot, and the earliest time of it in Unix milliseconds.
 const FILE: &str = "clock";
 const BYTES_MAX: u64 = 256;
-/// By less the clock has drifted, not been set.
+/// A smaller difference is drift, not a clock that was set.
 pub(crate) const DRIFT_MILLIS_MAX: u64 = 2000;
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl WallClock {
         clock
     }
 
-    /// What the clock says now of when the boot was.
+    /// When the boot was, by the current clock.
     pub(crate) fn note(&self, boot_millis: i64) {
         let mut earliest = self.earliest.lock();
         if boot_millis.saturating_add_unsigned(DRIFT_MILLIS_MAX) >= *earliest && *earliest != i64::MAX {

@@ -17,14 +17,14 @@ use super::mounts::{ParentCgroup, path_in};
 use crate::procfs;
 
 const TOP: &str = "proctor";
-/// Before the name of its scope, where the agent itself is if it cannot be above.
+/// Prefix of its scope's name for the cgroup of the agent itself, if it cannot be above.
 const AGENT: &str = "agent.";
-/// Another release may take the directories above away while a leaf is made.
+/// Another release may remove the directories above while a leaf is being created.
 const MAKE_TRIES: usize = 8;
-/// An ended process leaves its cgroup a moment after its end is told.
+/// An exited process leaves its cgroup a moment after its exit is reported.
 const REMOVE_TRIES: usize = 50;
 const REMOVE_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
-/// Cgroups that a process makes in its leaf for itself.
+/// Cgroups that a process creates for itself in its leaf.
 const NESTED_MAX: usize = 256;
 const LEAVES_SWEPT_MAX: usize = 65_536;
 const SCOPES_SWEPT_MAX: usize = 1024;
@@ -71,7 +71,7 @@ impl Hierarchy {
         self.scope.join(leaf.as_str())
     }
 
-    /// Makes the leaf where it is not there.
+    /// Creates the leaf if it does not exist.
     pub(crate) fn make(&self, leaf: &Leaf) -> io::Result<PathBuf> {
         let directory = self.directory(leaf);
         for _ in 0..MAKE_TRIES {
@@ -86,12 +86,12 @@ impl Hierarchy {
     fn make_scope(&self) -> io::Result<()> {
         make_one(&self.top)?;
         match make_one(&self.scope) {
-            // Somebody has just removed what we made.
+            // Somebody has just removed what we created.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             made => made?,
         }
         if self.is_v2() {
-            // For the exact memory of leaves; that it is not to be had is no failure.
+            // For the exact memory of leaves; if it is unavailable, that is not a failure.
             for directory in [&self.top, &self.scope] {
                 let _ = write(&directory.join("cgroup.subtree_control"), "+memory");
             }
@@ -99,7 +99,7 @@ impl Hierarchy {
         Ok(())
     }
 
-    /// Whether the process is in the leaf now, or in a cgroup that was made in it.
+    /// Whether the process is now in the leaf, or in a cgroup created in it.
     pub(crate) fn holds(&self, leaf: &Leaf, pid: i32) -> bool {
         self.leaf_of(pid).is_some_and(|found| found == leaf.as_str())
     }
@@ -109,8 +109,8 @@ impl Hierarchy {
         self.move_out_with(pid, write)
     }
 
-    /// In version 2 a cgroup other than the root that has handed out controllers takes no processes: then it gets one
-    /// beside the scope, which is no leaf of any process and is swept when it is empty.
+    /// In version 2 a cgroup other than the root that has enabled controllers accepts no processes: then the agent
+    /// gets one next to the scope, which is not a leaf of any process and is swept when it is empty.
     fn move_out_with(&self, pid: i32, write: impl Fn(&Path, &str) -> io::Result<()>) -> io::Result<()> {
         let parent = self.top.parent().unwrap_or(&self.top);
         match write(&parent.join("cgroup.procs"), &pid.to_string()) {
@@ -132,7 +132,7 @@ impl Hierarchy {
         below.split('/').next().map(str::to_owned)
     }
 
-    /// Pids of the processes in a leaf. One that ends later may have been given out again.
+    /// Pids of the processes in a leaf. A pid may be reused once its process exits.
     pub(crate) fn pids(&self, leaf: &Leaf) -> io::Result<Vec<i32>> {
         let mut found = Vec::new();
         for directory in nested(&self.directory(leaf)) {
@@ -148,7 +148,7 @@ impl Hierarchy {
         Ok(found)
     }
 
-    /// Whether a leaf has members, as version 2 tells by one small file; a leaf that is not there has none.
+    /// Whether a leaf has members, from one small file in version 2; a missing leaf has none.
     pub(crate) fn is_populated(&self, leaf: &Leaf) -> Option<bool> {
         if !self.is_v2() {
             return None;
@@ -187,8 +187,8 @@ impl Hierarchy {
         true
     }
 
-    /// Removes every leaf that an earlier life of the agent left empty, and those that agents left
-    /// which may never come again.
+    /// Removes every leaf that an earlier run of the agent left empty, and those left by agents that may never come
+    /// back.
     pub(crate) fn sweep(&self) {
         let foreign = directories(&self.top).filter(|scope| *scope != self.scope && is_old(scope));
         for scope in foreign.take(SCOPES_SWEPT_MAX) {
@@ -254,12 +254,12 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     io::Write::write_all(&mut open_to_write(path)?, text.as_bytes())
 }
 
-/// Never makes a file: on something that is no cgroup file system that would seem to work.
+/// Never creates a file: on anything but a cgroup file system that would appear to work.
 pub(crate) fn open_to_write(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).custom_flags(libc::O_CLOEXEC).open(path)
 }
 
-/// The directory or file is not there, or was removed while we had it open.
+/// The directory or file does not exist, or was removed while we had it open.
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV)
 }

@@ -26,7 +26,7 @@ const READABLE_CHARS_MAX: usize = 40;
 const MOUNTS_BYTES_MAX: u64 = 4 * 1024 * 1024;
 const REFUSALS_SAID_MAX: usize = 4;
 
-/// The name of the cgroup that holds one managed process with all it forks.
+/// The name of the cgroup that holds one managed process with everything it forks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Leaf(String);
 
@@ -43,7 +43,7 @@ impl Leaf {
     }
 }
 
-/// How it is known what belongs to a process.
+/// How it is determined what belongs to a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Method {
     CgroupV2,
@@ -51,14 +51,14 @@ pub enum Method {
     CgroupV1 {
         hierarchy: String,
     },
-    /// By unbroken descent; who leaves that by a double fork is not known.
+    /// By unbroken descent; a process that escapes by a double fork is not known.
     Descendants,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tracking {
     pub method: Method,
-    /// For people: where the cgroups are and what they count, or why there are none.
+    /// For display: where the cgroups are and what they count, or why there are none.
     pub detail: String,
 }
 
@@ -88,7 +88,7 @@ pub(crate) enum CpuFile {
     Nanoseconds(PathBuf),
 }
 
-/// Finds a parent for cgroups. It takes a few milliseconds.
+/// Finds a parent for cgroups. Takes a few milliseconds.
 pub(crate) fn find(state_dir: &Path, prefer: TrackingPreference) -> (Option<Groups>, Tracking) {
     let by_descent = |detail: String| (None, Tracking { method: Method::Descendants, detail });
     if prefer == TrackingPreference::Descendants {
@@ -155,7 +155,7 @@ fn choose(
     (Some(Groups { tree, cpu }), Tracking { method, detail })
 }
 
-/// Makes a leaf, puts a child into it, and removes all again, also what earlier lives left empty.
+/// Creates a leaf, puts a child into it, and removes everything again, including what earlier runs left empty.
 fn try_out(hierarchy: &Hierarchy) -> io::Result<()> {
     let leaf = Leaf::of(&format!("try {}", std::process::id()));
     let tried = hierarchy.make(&leaf).and_then(|_| {
@@ -176,7 +176,7 @@ fn attach_to(tree: &Hierarchy, cpu: Option<&Hierarchy>, leaf: &Leaf) -> io::Resu
             let procs = open_to_write(&directory.join("cgroup.procs"))?;
             Ok(CgroupAttach::Into { directory: fs::File::open(directory)?.into(), procs })
         };
-        // Mostly it is there from the life before.
+        // Usually it exists from an earlier run.
         return open(&tree.directory(leaf)).or_else(|_| open(&tree.make(leaf)?));
     }
     let directory = tree.make(leaf)?;
@@ -187,7 +187,7 @@ fn attach_to(tree: &Hierarchy, cpu: Option<&Hierarchy>, leaf: &Leaf) -> io::Resu
 }
 
 impl Groups {
-    /// How a child gets into a leaf, which is made if need be.
+    /// How a child gets into a leaf, which is created if necessary.
     pub(crate) fn attach(&self, leaf: &Leaf) -> CgroupAttach {
         attach_to(&self.tree, self.cpu.as_ref(), leaf).unwrap_or_else(|error| {
             tracing::warn!(%error, leaf = leaf.as_str(), "command runs outside its cgroup");
@@ -195,8 +195,8 @@ impl Groups {
         })
     }
 
-    /// Takes the agent out of a leaf of its own: a command of a process has started it. The leaf would never be empty,
-    /// and what the agent uses would count for that process.
+    /// Moves the agent out of one of its own leaves, if a command of a process started it. The leaf would never be
+    /// empty, and the agent's usage would count for that process.
     pub(crate) fn leave(&self) {
         let us = i32::try_from(std::process::id()).unwrap_or_default();
         for hierarchy in std::iter::once(&self.tree).chain(&self.cpu) {
@@ -224,7 +224,7 @@ impl Groups {
         self.members_among(leaf, start_of)
     }
 
-    /// As [`Self::members`], of those whose start time was known before.
+    /// As [`Self::members`], for those whose start time was known before.
     pub(crate) fn members_among(
         &self,
         leaf: &Leaf,
@@ -238,7 +238,7 @@ impl Groups {
         Ok(members.collect())
     }
 
-    /// Whether nothing lives in the leaf. Cheap: cgroup files never hang.
+    /// Whether the leaf is empty. Cheap: cgroup files never hang.
     pub(crate) fn is_empty(&self, leaf: &Leaf) -> bool {
         if self.tree.is_populated(leaf) == Some(false) {
             return true;
@@ -247,7 +247,7 @@ impl Groups {
         self.tree.pids(leaf).is_ok_and(|pids| pids.iter().all(is_dead))
     }
 
-    /// Whether something lives in the leaf that began before.
+    /// Whether something in the leaf began before.
     pub(crate) fn has_older(&self, leaf: &Leaf, since: u64) -> bool {
         self.members(leaf).is_ok_and(|members| members.iter().any(|member| member.start_ticks < since))
     }
@@ -270,7 +270,7 @@ impl Groups {
         }
     }
 
-    /// `cpu.stat` of what is above all leaves, where the kernel adds up only when it is asked.
+    /// `cpu.stat` above all leaves, where the kernel sums up only on request.
     pub(crate) fn scope_cpu_file(&self) -> Option<PathBuf> {
         self.tree.selector().is_empty().then(|| self.tree.scope().join("cpu.stat"))
     }
@@ -286,8 +286,8 @@ fn start_of(pid: i32) -> Option<u64> {
     Stat::of(pid).ok().filter(|stat| !stat.is_dead()).map(|stat| stat.start_ticks)
 }
 
-/// The same for every life of one agent, and no other's on this machine, also in containers that
-/// see the same paths and hierarchies.
+/// The same for every run of one agent, and unique on this machine, even in containers that see the same paths and
+/// hierarchies.
 pub(crate) fn scope_of(state_dir: &Path) -> String {
     let path = fs::canonicalize(state_dir).unwrap_or_else(|_| state_dir.to_owned());
     let inode = fs::metadata(&path).map_or((0, 0), |metadata| (metadata.dev(), metadata.ino()));
@@ -296,7 +296,7 @@ pub(crate) fn scope_of(state_dir: &Path) -> String {
     format!("{:016x}", digest(&text))
 }
 
-/// FNV-1a: names must not change with a version of a library.
+/// FNV-1a: names must not change with a library version.
 fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -18,9 +18,9 @@ use crate::kill_journal::Journal;
 use crate::procfs::Stat;
 use crate::tree::ProcessRef;
 
-/// How often the watch looks while somebody is frozen.
+/// How often the watch checks while something is frozen.
 const PERIOD: Duration = Duration::from_secs(1);
-/// After so many looks nobody is left to the thread that has frozen it. A kill of a thousand takes less than one.
+/// After this many checks nothing is left to the thread that froze it. A kill of a thousand takes less than one.
 const PERIODS_MAX: u32 = 5;
 /// Killed in one go on a thread that has other things to do.
 const KILLS_AT_ONCE: usize = 64;
@@ -38,19 +38,19 @@ impl Frozen {
         Self { members: Mutex::default(), journal, added: Notify::new() }
     }
 
-    /// What an agent before this one had frozen when it ended.
+    /// What a previous agent had frozen when it died.
     pub(super) fn interrupted(&self) -> Vec<ProcessRef> {
         self.journal.read()
     }
 
-    /// To be called before they are stopped.
+    /// Must be called before they are stopped.
     pub(super) fn add(&self, new: &[ProcessRef]) {
         self.members.lock().extend(new.iter().map(|member| (*member, 0)));
         self.added.notify_one();
         self.write();
     }
 
-    /// Of those that were added, everybody was sent SIGKILL or was never stopped, but who is left.
+    /// All that were added have been sent SIGKILL or were never stopped, except those left.
     pub(super) fn remove(&self, added: &HashSet<ProcessRef>, left: &HashSet<ProcessRef>) {
         self.members.lock().retain(|member, _| !added.contains(member) || left.contains(member));
         self.write();
@@ -60,7 +60,7 @@ impl Frozen {
         self.members.lock().is_empty()
     }
 
-    /// Kills everybody who is listed; who cannot be killed now, for lack of descriptors or memory, stays listed.
+    /// Kills everything listed; what cannot be killed now, for lack of descriptors or memory, stays listed.
     pub(super) fn kill_all(&self) {
         if self.is_empty() {
             return;
@@ -69,12 +69,12 @@ impl Frozen {
         self.write();
     }
 
-    /// As [`Self::kill_all`], without the journal: for one who must not wait for a disk.
+    /// As [`Self::kill_all`], without the journal: for callers that must not wait for a disk.
     pub(super) fn kill_all_unwritten(&self) {
         self.kill(&self.list(0));
     }
 
-    /// Kills whoever nobody else has killed in time. Never returns.
+    /// Kills whatever nobody else has killed in time. Never returns.
     pub(super) async fn watch(&self) {
         loop {
             self.added.notified().await;
@@ -89,7 +89,7 @@ impl Frozen {
     async fn kill_overdue(&self) {
         let mut killed = 0;
         for members in self.list(PERIODS_MAX).chunks(KILLS_AT_ONCE) {
-            // Who is not stopped yet may be given up by the one who asked for its kill.
+            // One that is not stopped yet may be abandoned by the requester of its kill.
             let frozen: Vec<ProcessRef> = members.iter().copied().filter(|member| !is_running(*member)).collect();
             killed += self.kill(&frozen);
             tokio::task::yield_now().await;
@@ -116,7 +116,7 @@ impl Frozen {
         killed
     }
 
-    /// What is left for another agent, should this one end now.
+    /// What is left for another agent, should this one exit now.
     fn write(&self) {
         let members = self.list(0);
         if members.is_empty() { self.journal.clear() } else { self.journal.write(members) }

@@ -15,7 +15,7 @@ use super::{
 use crate::procfs::Stat;
 use crate::tree::ProcessRef;
 
-/// A process that counts for nobody yet.
+/// A process not assigned to any life yet.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     member: ProcessRef,
@@ -23,7 +23,7 @@ struct Found {
 }
 
 impl Sampler {
-    /// Finds new members of all lives, at most once in a period.
+    /// Finds new members of all lives, at most once per period.
     pub(super) fn look(&mut self, now: Duration) {
         if self.looked_at.is_some_and(|at| now.saturating_sub(at) < LOOK_PERIOD) || self.lives.is_empty() {
             return;
@@ -115,7 +115,7 @@ impl Sampler {
         }
     }
 
-    /// Whether a pid still means the process that was opened under it. If not, it is forgotten.
+    /// Whether a pid still refers to the process opened under it. If not, it is forgotten.
     fn is_current(&mut self, pid: i32) -> bool {
         let Some(tracked) = self.owners.get(&pid).and_then(|owner| self.lives.get(owner)) else { return false };
         let mut all = std::iter::once(&tracked.root).chain(&tracked.members);

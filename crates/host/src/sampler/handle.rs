@@ -46,7 +46,7 @@ impl Slots {
         None
     }
 
-    /// Whether there are descriptors for more than one a life.
+    /// Whether there are descriptors for more than one per life.
     pub(crate) fn has_room_for_more(&self) -> bool {
         self.kept() < self.max / 4
     }
@@ -85,7 +85,7 @@ pub(crate) struct Handle {
     stat: Option<Kept>,
     /// CPU time of the children that it has waited for.
     children_ticks: u64,
-    /// Its own CPU time when that was read: who has not run since has waited for nobody.
+    /// Its own CPU time when that was read: a process that has not run since has waited for no child.
     own_nanos: Option<u64>,
 }
 
@@ -131,7 +131,7 @@ impl Handle {
         Stat::of(self.member.pid).ok().filter(|stat| stat.start_ticks == self.member.start_ticks)
     }
 
-    /// None: it has ended.
+    /// None: it has exited.
     pub(crate) fn pages(&self) -> io::Result<Option<Pages>> {
         let mut buffer = [0; 256];
         if let Some(kept) = &self.statm {

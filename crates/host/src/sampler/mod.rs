@@ -43,10 +43,10 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// [`FULL_COST_PARTS`] of a CPU.
 const FULL_PERIOD: Duration = Duration::from_secs(60);
 const FULL_COST_PARTS: u32 = 500;
-/// While lives are added whose children were born before anybody looked.
+/// While lives are being added whose children were born earlier.
 const FULL_PERIOD_NEW: Duration = Duration::from_secs(2);
 const FULL_COST_PARTS_NEW: u32 = 100;
-/// In less, what was used says more about the scheduler than about the process.
+/// Below this interval, usage says more about the scheduler than about the process.
 const SAMPLE_PERIOD_MIN: Duration = Duration::from_millis(100);
 const LIVES_MAX: usize = 65_536;
 const MEMBERS_MAX: usize = 4096;
@@ -60,14 +60,14 @@ const EXACT_MEMORY_MEMBERS: usize = 64;
 /// What a process tree uses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// Of the whole machine, since the sample before; the first is since the start of the life.
+    /// Of the whole machine, since the previous sample; the first is since the start of the life.
     pub cpu_percent: f64,
     /// Of the whole machine, since the start of the life.
     pub cpu_percent_average: f64,
     pub memory_percent: f64,
-    /// What the tree has for itself: no page cache, and nothing shared as far as that is known.
+    /// The tree's own memory: no page cache, and nothing shared as far as that is known.
     pub memory_bytes: u64,
-    /// Open descriptors, where they were asked for and we may look.
+    /// Open descriptors, if requested and permitted.
     pub fds: Option<u64>,
 }
 
@@ -82,7 +82,7 @@ pub struct Sampler {
     scan: Scan,
     /// By the pid of the life: there is one at a time.
     lives: HashMap<i32, Tracked>,
-    /// Which life a process counts for, by pids.
+    /// Which life a process counts towards, by pid.
     owners: HashMap<i32, i32>,
     by_leaf: HashMap<Leaf, i32>,
     /// Kept open: what all leaves together have used.
