@@ -4,17 +4,17 @@ use std::error::Error;
 
 use proctor_pki::LinkClient;
 
-/// Of an error on the way to the server's link or on the link; the error's own words where there are no better ones.
+/// For an error on the way to the server's link or on the link; the error's own text if there is no better one.
 pub(crate) fn explain(error: &(dyn Error + 'static), server: &str) -> String {
     proctor_pki::explain_link(error, server, LinkClient::Agent).unwrap_or_else(|| proctor_runtime::chain(error))
 }
 
-/// What an agent says of its own certificate, and why it got no other one.
+/// What an agent reports about its own certificate, and why it got no new one.
 pub(crate) fn expired(since: jiff::Timestamp, why: &str) -> String {
     format!("this agent's certificate expired at {since} (check the clock), and it got no new one: {why}")
 }
 
-/// The address of a link as people write it: `HOST:PORT`, nothing else.
+/// The address of a link as users write it: `HOST:PORT`, nothing else.
 pub fn parse_link(text: &str) -> Result<String, String> {
     if let Some((scheme, rest)) = text.split_once("://") {
         let host = rest.split(['/', ':']).next().unwrap_or_default();

@@ -56,7 +56,7 @@ fn bad(about: &'static str, text: impl Into<String>) -> Finding {
     Finding { about, verdict: Verdict::Bad, text: text.into() }
 }
 
-/// Everything about the agent of this state directory; `server` is its link, where it is known.
+/// Everything about the agent of this state directory; `server` is its link, if known.
 pub async fn examine(state_dir: &Path, server: Option<&str>) -> Vec<Finding> {
     let mut findings = vec![state_directory(state_dir)];
     if findings[0].verdict == Verdict::Bad {

@@ -19,7 +19,7 @@ const RETURN_SHARE: u32 = 4;
 #[derive(Debug)]
 pub(crate) struct Endpoints {
     all: Vec<String>,
-    /// What is left of the present round.
+    /// What is left of the current round.
     round: VecDeque<String>,
 }
 
@@ -34,7 +34,7 @@ impl Endpoints {
         self.all.len() > 1
     }
 
-    /// The next one to try; a round begins where none is under way.
+    /// The next one to try; starts a round if none is in progress.
     pub(crate) fn next(&mut self) -> String {
         if self.round.is_empty() {
             self.begin_round(None);
@@ -47,7 +47,7 @@ impl Endpoints {
         !self.round.is_empty()
     }
 
-    /// A session with this one is over: all are tried again, it as the last.
+    /// The session with this one is over: all are tried again, this one last.
     pub(crate) fn lost(&mut self, endpoint: &str) {
         self.begin_round(Some(endpoint));
     }
@@ -84,7 +84,7 @@ fn shuffle(all: &mut [String]) {
     }
 }
 
-/// The addresses of links as people write them: one `HOST:PORT`, or several with commas.
+/// The addresses of links as users write them: one `HOST:PORT`, or several separated by commas.
 pub fn parse_links(text: &str) -> Result<String, String> {
     let links: Vec<&str> = text.split(',').map(str::trim).collect();
     if links.len() > ENDPOINTS_MAX as usize {

@@ -21,7 +21,7 @@ use crate::{AgentError, Options};
 
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(15);
 
-/// Why an attempt failed: some causes pass by themselves.
+/// Why an attempt failed: some causes are temporary.
 enum Failure {
     ForGood(AgentError),
     Passing(String),
@@ -121,7 +121,7 @@ async fn attempt(options: &Options, token: &JoinToken, agent: &AgentId) -> Resul
     }
 }
 
-/// Every later session believes this authority: it must be the one that the token names, whoever sent it.
+/// Every later session trusts this authority: it must be the one named by the token, whoever sent it.
 fn require_pinned(token: &JoinToken, authority_pem: &str, server: &str) -> Result<(), Failure> {
     let found = proctor_pki::certificate_fingerprint(authority_pem);
     if found.is_ok_and(|found| proctor_pki::secrets_match(&found, &token.authority_fingerprint)) {

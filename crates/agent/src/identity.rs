@@ -71,7 +71,7 @@ impl Identity {
         Ok(Some(Self { agent: card.agent, host: card.host, key, certificate_pem, authorities_pem, dir }))
     }
 
-    /// Who enrolled here before, whatever became of the certificate.
+    /// Who enrolled here before, whatever happened to the certificate.
     pub(crate) fn earlier_id(state_dir: &Path) -> Option<AgentId> {
         let card = std::fs::read_to_string(state_dir.join("identity/agent.json")).ok()?;
         serde_json::from_str(&card).ok().map(|card: AgentIdentity| card.agent)

@@ -49,7 +49,7 @@ pub use endpoints::parse_links;
 pub use identity::{enrolled_id, is_enrolled, verify_file};
 pub use upgrade::{CHECK_COMMAND, ProgramCheck, Startup, TRIAL_COMMAND, Trial, WATCH_COMMAND, become_trial};
 
-/// How often the driver is asked whether it still turns.
+/// How often the driver is checked for progress.
 const PROBE_PERIOD: Duration = Duration::from_secs(10);
 /// After so many questions without an answer it hangs. A sync of a slow disk takes seconds, not a minute.
 const STALL_PROBES: u64 = 6;
@@ -64,13 +64,13 @@ pub struct Options {
     /// Needed only until the state directory holds an identity.
     pub token: Option<String>,
     pub state_dir: PathBuf,
-    /// The host's address; the one that reaches the server where it is not given.
+    /// The host's address; by default the one that reaches the server.
     pub ip: Option<IpAddr>,
     pub cloud: u32,
     pub supplier: u32,
-    /// Made up at enrolment where it is not given.
+    /// Generated at enrolment by default.
     pub agent_id: Option<AgentId>,
-    /// The host owner's policy; `/etc/proctor/policy.toml`, if it exists, where it is not given.
+    /// The host owner's policy; by default `/etc/proctor/policy.toml`, if it exists.
     pub policy: Option<PathBuf>,
     /// Where to serve metrics; an address of the loopback.
     pub metrics: Option<SocketAddr>,
@@ -81,7 +81,7 @@ pub struct Options {
     pub spawn: SpawnMethod,
     /// Where the traces of operations go.
     pub traces: Traces,
-    /// Whether the agent is a program of its own, which can be replaced by another version.
+    /// Whether the agent is its own program, which can be replaced by another version.
     pub is_program: bool,
 }
 
@@ -98,10 +98,10 @@ impl Options {
 /// How the agent knows what belongs to a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tracking {
-    /// By cgroups where they can be used, by descent otherwise.
+    /// By cgroups if usable, by descent otherwise.
     #[default]
     Best,
-    /// By descent: who leaves its tree by a double fork is not known.
+    /// By descent: a process that leaves its tree by a double fork is not known.
     Descent,
 }
 
@@ -231,9 +231,8 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<AgentExit, AgentError
     }
 }
 
-/// Returns when the driver has ended, or has not turned for so long that it never will: a write that
-/// hangs, or a deadlock. Whoever started the agent starts it again. Its end after `shutdown` is
-/// no failure, and not told.
+/// Returns when the driver has ended, or has made no progress for so long that it never will: a hanging write, or a
+/// deadlock. Whatever started the agent restarts it. Its end after `shutdown` is not a failure, and not reported.
 async fn watch_driver(
     inbox: driver::Inbox,
     turns: Arc<AtomicU64>,
@@ -264,7 +263,7 @@ async fn watch_driver(
     }
 }
 
-/// Held as long as the agent runs; the kernel lets go of it when the agent dies.
+/// Held as long as the agent runs; the kernel releases it when the agent dies.
 async fn lock(state_dir: &Path) -> Result<std::fs::File, AgentError> {
     let failed = |source| AgentError::StateDir { path: state_dir.to_owned(), source };
     private::dir(state_dir)?;

@@ -63,7 +63,7 @@ const RENEW_BEFORE: Duration = Duration::from_secs(10 * 24 * 3600);
 const STEADY: Duration = Duration::from_secs(30);
 const RENEW_PERIOD: Duration = Duration::from_secs(3600);
 const CHALLENGE_BYTES: usize = 32;
-/// How long the driver has to say what the agent has: without it, everything is told.
+/// How long the driver has to say what the agent has: without it, everything is sent.
 const STATE_LIMIT: Duration = Duration::from_secs(1);
 
 /// Who this agent is, and whom it obeys.
@@ -87,7 +87,7 @@ pub(crate) struct Link {
     seen_generation: Arc<AtomicU64>,
     upgrades: UpgradeInbox,
     is_program: bool,
-    /// Of this run of the agent, so that the server tells it from a copy.
+    /// Identifies this run of the agent, so that the server can distinguish it from a copy.
     nonce: Uuid,
     /// The epoch of the last session of this run.
     last_epoch: AtomicU64,
@@ -117,7 +117,7 @@ enum SessionEnd {
 }
 
 impl SessionEnd {
-    /// Whoever was reached has said why there is no session, or it was not to be believed.
+    /// The peer has said why there is no session, or could not be trusted.
     fn is_answer(&self) -> bool {
         matches!(self, Self::Untrusted(_) | Self::Link(NoSession::Busy(_) | NoSession::Refused { .. }))
     }
@@ -171,8 +171,8 @@ async fn handshake(tcp: TcpStream, config: Arc<ClientConfig>) -> Result<Stream, 
     Ok(TlsConnector::from(config).connect(proctor_pki::server_name(), Counted::new(tcp)).await?)
 }
 
-/// Both within `limit`. A server that cannot be reached is not there: looking again costs it nothing. One that
-/// is silent once it is reached has more connections than it can take.
+/// Both within `limit`. A server that cannot be reached is down: retrying costs it nothing. One that accepts and
+/// stays silent has more connections than it can handle.
 async fn within_limit<S, T, G>(
     limit: Duration,
     dial: impl Future<Output = std::io::Result<S>>,
@@ -239,7 +239,7 @@ impl Link {
                     if was_steady {
                         waits.short.reset();
                     }
-                    // A session that breaks again at once is no reason to come back at once.
+                    // A session that breaks at once is no reason to reconnect at once.
                     let is_quick = was_steady && endpoints.are_several() && !ended.is_answer();
                     let wait =
                         if is_quick { endpoints.fail_over_wait() } else { waits.after(Reached::Session, &ended) };
@@ -259,7 +259,7 @@ impl Link {
         }
     }
 
-    /// Tells why there is no session, and waits.
+    /// Logs why there is no session, and waits.
     async fn tell(&self, server: &str, ended: &SessionEnd, wait: Duration) {
         if let SessionEnd::Untrusted(untrusted) = ended {
             let reason = chain(untrusted);
@@ -287,7 +287,7 @@ impl Link {
         tokio::time::timeout_at(until, greeting).await.map_err(|_| NoSession::Silent)?
     }
 
-    /// When the certificate expired; None where it has not.
+    /// When the certificate expired; None if it has not.
     fn expired_at(&self) -> Option<jiff::Timestamp> {
         let expires_at = proctor_pki::expires_at(&self.identity.current_certificate()).ok()?;
         self.about.metrics.certificate(expires_at.as_second());
@@ -361,7 +361,7 @@ impl Link {
         Ok(Opened { sender: ReportSender::new(sender, sealing), receiver, check, beat, is_relayed, is_state_known })
     }
 
-    /// What the agent has, in short, for a server that may have the same.
+    /// Hashes of what the agent has, for a server that may have the same.
     async fn state(&self) -> Option<AgentState> {
         let (answer, answered) = oneshot::channel();
         self.inbox.try_send(Input::Greeting(answer)).ok()?;
@@ -386,7 +386,7 @@ impl Link {
         Ok(config)
     }
 
-    /// Records the session before there is work on it. Where the disk is full the agent still serves.
+    /// Records the session before there is work on it. If the disk is full the agent still serves.
     fn settle(&self, epoch: u64) -> FromAgent {
         self.last_epoch.store(epoch, Ordering::Release);
         let recorded = self.identity.record_epoch(epoch);
@@ -456,7 +456,7 @@ impl Link {
                         self.hear(message, true, pace, outbox).await?;
                     }
                 }
-                // Whoever carries the session could say these in any case, or be silent.
+                // Whoever carries the session could send these in any case, or stay silent.
                 message @ (FromServer::Beat
                 | FromServer::Refused { .. }
                 | FromServer::Busy { .. }
@@ -495,7 +495,8 @@ impl Link {
         match message {
             FromServer::Beat => Ok(()),
             FromServer::Pace { beat_interval } => {
-                // It holds once the server has heard the answer; without room for that everything stays as it is.
+                // It takes effect once the server has the acknowledgement; without room for that everything stays as
+                // it is.
                 let beat_interval = SessionPace::fitted(beat_interval);
                 if outbox.try_send(FromAgent::Paced { beat_interval }).is_ok() {
                     pace.set(beat_interval);
@@ -520,7 +521,7 @@ impl Link {
                 self.tell_trusted(outbox);
                 Ok(())
             }
-            // Nobody who only carries the session may choose whom this agent believes.
+            // Nobody who merely carries the session may choose whom this agent trusts.
             FromServer::Authorities(announced) if is_signed => {
                 self.hear_authorities(announced, outbox);
                 Ok(())
@@ -562,7 +563,7 @@ impl Link {
         let mut renewals = tokio::time::interval(RENEW_PERIOD);
         let mut queue = Queue::default();
         loop {
-            // The driver says it: a link that lives on without it must not look like an agent.
+            // The driver sends it: a link that survives without its driver must not look like an agent.
             let tell_beat = || drop(self.inbox.try_send(Input::Beat));
             send_next(sender, &mut queue, &mut unqueued).await?;
             tokio::select! {

@@ -23,7 +23,7 @@ use rustix::io::Errno;
 
 use crate::policy::Policy;
 
-/// Of a directory; those after them are not looked at.
+/// Of a directory; further entries are not considered.
 const ENTRIES_MAX: usize = 1000;
 const EXTENSION: &str = "log";
 /// The longest character of UTF-8, in bytes.
@@ -63,7 +63,7 @@ impl Problem {
     }
 }
 
-/// Where the spec says that the log is; None: nowhere.
+/// Where the spec says the log is; None: nowhere.
 pub(crate) fn path_of(identity: &Identity) -> Option<PathBuf> {
     let path = identity.log_path.as_ref().filter(|path| !path.as_str().is_empty())?;
     // Component by component: a slash at the end would follow a link.
@@ -71,7 +71,7 @@ pub(crate) fn path_of(identity: &Identity) -> Option<PathBuf> {
 }
 
 impl LogFile {
-    /// For people.
+    /// For display.
     pub(crate) fn path(&self) -> String {
         shown(&self.path)
     }
@@ -151,7 +151,7 @@ fn descriptor_path(file: &impl AsRawFd) -> String {
 
 /// Who looks for a log.
 struct LogSearch<'a> {
-    /// Links of others are refused: who may write to a directory in the way would choose what root reads.
+    /// Symlinks of others are refused: anyone who can write to a directory on the path would choose what root reads.
     trusted: [u32; 3],
     user: &'a str,
 }
@@ -256,7 +256,7 @@ fn unfinished_character(bytes: &[u8]) -> usize {
     }
 }
 
-/// How many bytes that were; none where they are all one line.
+/// How many bytes that was; none if they are all one line.
 fn drop_first_line(bytes: &mut Vec<u8>) -> u64 {
     let Some(newline) = bytes.iter().position(|byte| *byte == b'\n').filter(|at| at + 1 < bytes.len()) else {
         return 0;

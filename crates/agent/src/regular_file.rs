@@ -18,7 +18,7 @@ pub(crate) struct Stamp {
     inode: u64,
     size: u64,
     modified: (i64, i64),
-    /// Also tells of a new owner or mode, and of a modification time that was set back.
+    /// Also detects a new owner or mode, and a modification time that was set back.
     changed: (i64, i64),
 }
 

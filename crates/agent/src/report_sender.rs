@@ -15,9 +15,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::identity::Identity;
 
-/// Messages are signed together up to this; a larger one is signed alone.
+/// Messages are signed together up to this size; a larger one is signed alone.
 const SIGNED_BYTES_MAX: usize = 32 * 1024;
-/// What a signature and its surroundings may take of a frame.
+/// What a signature and its envelope may take of a frame.
 const SIGNATURE_ROOM: usize = 1024;
 
 pub(crate) struct ReportSender<S> {
@@ -92,7 +92,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ReportSender<S> {
         Self { frames, sealing }
     }
 
-    /// To be followed by a flush. A beat has no signature: it says nothing that a carrier could not say.
+    /// Must be followed by a flush. A heartbeat has no signature: it says nothing that a carrier could not say.
     pub(crate) async fn feed(&mut self, message: FromAgent) -> Result<(), NotSent> {
         let message = match (&mut self.sealing, message) {
             (Some(_), FromAgent::Beat) => Some(FromAgent::Beat),

@@ -14,11 +14,11 @@ use crate::ledger::LedgerState;
 
 /// Days of a quiet host, an hour of a very unhappy one; about 5 MB.
 pub(crate) const SPOOLED_MAX: usize = 10_000;
-/// The detail of an `events_dropped` event that says how many.
+/// The detail of an `events_dropped` event that gives the number.
 pub(crate) const COUNT: &str = "count";
 /// One message to the server stays far below the largest frame.
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
-/// More numbers than can be given out between two syncs of the ledger.
+/// More numbers than can be issued between two syncs of the ledger.
 const UNSYNCED_MAX: u64 = 100_000;
 
 /// An event before it has a number and a time.
@@ -33,7 +33,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// `content` is a sentence for people.
+    /// `content` is a sentence for display.
     pub(crate) fn new(kind: EventKind, content: Message) -> Self {
         Self { kind, content, process: None, proc_name: String::new(), report_id: None, details: BTreeMap::new() }
     }
@@ -63,9 +63,9 @@ pub(crate) struct EventSpool {
 }
 
 impl EventSpool {
-    /// Takes the events out of what the ledger knew. After a loss of power the ledger may have
-    /// forgotten numbers that the server has seen, and a new ledger knows none at all: in a new boot
-    /// the numbers go on at the present millisecond, which no earlier life has reached.
+    /// Takes over the events known to the ledger. After a power loss the ledger may have forgotten numbers that the
+    /// server has seen, and a new ledger knows none at all: in a new boot the numbers continue at the current
+    /// millisecond, which no earlier run has reached.
     pub(crate) fn new(memory: &mut LedgerState, same_boot: bool, now_ms: i64) -> Self {
         let floor = if same_boot {
             memory.next_event
@@ -92,7 +92,7 @@ impl EventSpool {
         event
     }
 
-    /// An event that tells how many were dropped, if any were: for a connection that opens.
+    /// An event that reports how many were dropped, if any: for a new connection.
     #[must_use]
     pub(crate) fn tell_dropped(&mut self, now_ms: i64) -> Option<Event> {
         if self.dropped == 0 {
@@ -152,7 +152,7 @@ impl EventSpool {
         }
     }
 
-    /// Events that gave way and of which no event has told yet.
+    /// Dropped events that no event has reported yet.
     #[cfg(test)]
     #[cfg(test)]
     pub(crate) fn dropped(&self) -> u64 {

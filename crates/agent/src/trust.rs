@@ -37,9 +37,9 @@ struct Believed {
 
 #[derive(Debug, Default)]
 struct TrustState {
-    /// None as long as nothing signed has come from this authority.
+    /// None until something signed has come from this authority.
     known: Option<ControlTrust>,
-    /// What the file says of it.
+    /// What the file says about it.
     recorded: Option<ControlTrust>,
     tried_at: Option<Instant>,
 }
@@ -66,7 +66,7 @@ pub(crate) enum TrustError {
 
 #[derive(Serialize, Deserialize)]
 struct Record {
-    /// What was learnt from one control plane says nothing of another.
+    /// What was learnt from one control plane says nothing about another.
     authority: String,
     #[serde(flatten)]
     trust: ControlTrust,

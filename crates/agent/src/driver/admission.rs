@@ -27,7 +27,7 @@ use crate::policy::{PathCheck, Policy, PolicyFile, Refusal, is_in_root};
 /// A file system that needs longer to resolve a path does not answer. Less than what commands may
 /// wait for their turn, because they wait for both at the same time.
 const RESOLVE_MAX: Duration = Duration::from_secs(3);
-/// The same for an operation that goes on without an answer.
+/// The same for an operation that continues without an answer.
 const RESOLVE_MAX_TO_END: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
@@ -46,8 +46,8 @@ impl Admission {
     }
 }
 
-/// Asks about one path after the other, each on the threads of its own mount, whose number the host bounds: a mount
-/// that hangs holds up nobody whose paths lie elsewhere.
+/// Resolves one path after the other, each on the threads of its own mount, whose number the host bounds: a hanging
+/// mount delays nobody whose paths are elsewhere.
 #[derive(Clone, Debug)]
 struct PathResolver {
     host: Host,
@@ -113,7 +113,7 @@ impl PathResolver {
         answer.ok_or_else(|| PathDenied::NoAnswer(no_answer(&name)))
     }
 
-    /// Whether a rival has a pid file of its own: its path is that of a directory.
+    /// Whether a rival has its own pid file: its path is that of a directory.
     async fn outlive(&self, rival: PidFileConflict) -> Result<(), Message> {
         let Some(path) = rival.unless_directory else { return Err(rival.reason) };
         let name = format!("pid_path {}", path.display());
@@ -134,7 +134,7 @@ fn no_answer(name: &str) -> Message {
 pub(super) enum CommandPurpose {
     /// An operation, whose class was allowed when it arrived.
     Operation,
-    /// A relaunch or a run by schedule: a start that nobody asked for just now.
+    /// A relaunch or a scheduled run: a start that nobody requested just now.
     Launch,
     /// An eviction, health, version.
     Other,
@@ -355,7 +355,7 @@ impl Driver {
         refusal.is_some()
     }
 
-    /// What an operation without a spec is meant for that arrives now.
+    /// Which registration an operation without a spec refers to if it arrives now.
     fn registration_for(&self, key: &ProcessKey, request: &Request) -> Option<(i64, Arc<Spec>)> {
         let process = self.processes.get(key).filter(|_| request.spec.is_none())?;
         let (registered_at, spec) = process.newest_registration();
@@ -363,8 +363,8 @@ impl Driver {
     }
 }
 
-/// Whether an operation leads to anything on the host. Users and paths do not matter for the others:
-/// to look is harmless, and a release makes the agent do less.
+/// Whether an operation has any effect on the host. Users and paths do not matter for the others: probing is
+/// harmless, and a release makes the agent do less.
 fn touches_host(kind: OperationKind) -> bool {
     match kind {
         OperationKind::Start

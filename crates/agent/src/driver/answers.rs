@@ -9,7 +9,7 @@ use proctor_runtime::Tasks;
 
 use super::{Inbox, Input};
 
-/// What people read instead of an answer.
+/// What is shown instead of an answer.
 pub(super) const PANICKED: &str = "the agent failed to find out; its log says why";
 
 /// An answer that a task owes to the driver.
@@ -39,7 +39,7 @@ impl Drop for AnswerGuard {
     }
 }
 
-/// Tells the driver what comes of `work`, or `on_panic` if it panics.
+/// Sends the driver the result of `work`, or `on_panic` if it panics.
 pub(super) fn spawn_owed<F>(inbox: &Inbox, tasks: &Tasks, name: &'static str, on_panic: Input, work: F)
 where
     F: Future<Output = Input> + Send + 'static,

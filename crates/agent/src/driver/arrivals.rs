@@ -20,7 +20,7 @@ pub(super) struct Arrivals(HashMap<ProcessKey, VecDeque<ArrivedOperation>>);
 #[derive(Debug)]
 pub(super) struct ArrivedOperation {
     pub(super) request: Request,
-    /// What it is meant for, where it brings no spec: the registration that was there when it arrived.
+    /// What it refers to if it brings no spec: the registration that was current when it arrived.
     pub(super) registration: Option<(i64, Arc<Spec>)>,
 }
 

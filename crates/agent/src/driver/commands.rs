@@ -65,7 +65,7 @@ impl CommandsUnderWay {
         }
     }
 
-    /// Its end is not told any more; one that is held never runs. False: there is no such command.
+    /// Its exit is no longer reported; one that is held never runs. False: there is no such command.
     pub(super) fn leave(&mut self, key: &ProcessKey, ticket: Ticket) -> bool {
         let Some(command) = self.get(key, ticket) else { return false };
         command.left_alone.cancel();
@@ -73,7 +73,7 @@ impl CommandsUnderWay {
         true
     }
 
-    /// There is nothing to say to it any more.
+    /// It can no longer be controlled.
     pub(super) fn ended(&mut self, key: &ProcessKey, ticket: Ticket) {
         if self.get(key, ticket).is_some() {
             self.of.remove(key);

@@ -23,14 +23,14 @@ use super::limits::cgroup_name;
 use super::schedules::Clocks;
 use super::usage::wall_clock;
 
-/// What may wait is written and told after this.
+/// Deferrable changes are written and reported after this.
 const FLUSH_PAUSE: Duration = Duration::from_millis(20);
 /// A ledger that could not be written is tried again after this.
 const LEDGER_PAUSE: Duration = Duration::from_secs(1);
 const NOT_RECORDED: &str = "the agent cannot write its ledger (is its disk full?)";
 
 impl Driver {
-    /// Writes and acts until the machines have nothing more to say.
+    /// Writes and acts until the machines have nothing more to do.
     pub(super) fn finish_turn(&mut self) {
         let mut ended = false;
         while let Some(touched) = self.processes.take_touched(self.now()) {
@@ -61,7 +61,7 @@ impl Driver {
         self.flush_in_time(ended);
     }
 
-    /// Who learns of an outcome finds the state that it speaks of: that is told at once.
+    /// Whoever gets an outcome must find the state it refers to: that is reported at once.
     fn flush_in_time(&mut self, at_once: bool) {
         let is_clean = !self.ledger.is_pending() && !self.outbox.has_unreported();
         let now = self.now();
@@ -94,9 +94,9 @@ impl Driver {
         }
     }
 
-    /// What cannot be remembered must not happen: operations that would begin now are refused,
-    /// before anything of them is done. Supervision, and operations that began earlier, go on. So do a
-    /// stop and a kill: what fills the disk must be stoppable. They are written when there is room again.
+    /// What cannot be recorded must not happen: operations that would begin now are refused, before any of them takes
+    /// effect. Supervision, and operations that began earlier, continue. So do stops and kills: what fills the disk
+    /// must be stoppable. They are written when there is space again.
     fn refuse_unrecorded(&mut self, recorded: Recorded, actions: &mut Vec<(ProcessKey, Action)>) {
         if recorded == Recorded::Ledger {
             return;
@@ -112,7 +112,7 @@ impl Driver {
         }
     }
 
-    /// A start command that is held is not let go. Supervision tries again, an operation fails.
+    /// A held start command is not released. Supervision retries, an operation fails.
     fn withdraw_start(&mut self, key: &ProcessKey, ticket: Ticket) {
         tracing::error!(process = %key, "not started: neither the ledger nor its reserve can be written");
         self.commands.leave(key, ticket);
@@ -122,7 +122,7 @@ impl Driver {
         self.dispatch_event(key, Event::CommandEnded { ticket, end: ended_by(result) });
     }
 
-    /// Takes what a machine wants written, told and done.
+    /// Takes what a machine wants written, reported and done.
     fn collect(&mut self, key: &ProcessKey, actions: &mut Vec<(ProcessKey, Action)>) {
         let Some(process) = self.processes.get_mut(key) else { return };
         let record = process.take_record().cloned();
@@ -200,12 +200,12 @@ impl Driver {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Unrecorded {
     refused: Vec<(ProcessKey, OperationId)>,
-    /// Start commands that are not let go.
+    /// Start commands that are not released.
     held: Vec<(ProcessKey, Ticket)>,
 }
 
-/// Takes from what is to be done everything that belongs to operations which begin now: up to their end, where that is
-/// among it, or to the beginning of the next operation.
+/// Removes from the pending actions everything that belongs to operations which begin now: up to their end, if that
+/// is included, or to the start of the next operation.
 fn take_unrecorded(
     recorded: Recorded,
     actions: &mut Vec<(ProcessKey, Action)>,
@@ -249,7 +249,7 @@ fn take_unrecorded(
     taken
 }
 
-/// What was put off is not lost with the agent's orderly end.
+/// What was deferred is not lost on a clean shutdown.
 impl Drop for Driver {
     fn drop(&mut self) {
         self.commit();

@@ -13,10 +13,11 @@ use proctor_supervise::{Elder, Process, Time};
 use super::limits::cgroup_name;
 use super::{Driver, Input};
 
-/// Where it was not kept when a process was forgotten: its commands had begun by so long before the next one's.
+/// If it was not recorded when a process was forgotten: its commands had begun at least this long before the next
+/// one's.
 const LAUNCH_SLACK: Duration = Duration::from_secs(5);
 
-/// Of which it is asked together whether something is left.
+/// How many are checked together for leftovers.
 const SETTLED_AT_ONCE: usize = 256;
 
 impl Driver {
@@ -38,7 +39,7 @@ impl Driver {
         }
     }
 
-    /// Asks of which forgotten processes nothing is there any more.
+    /// Checks which forgotten processes have nothing left.
     pub(super) fn settle_estates(&self) {
         let over = self.remnants.estates().filter(|(_, elder)| !elder.all().any(|elder| lives(&self.host, elder)));
         let over: Vec<(ProcessKey, Elder)> = over.map(|(key, elder)| (key.clone(), elder.clone())).collect();
@@ -75,7 +76,7 @@ pub(super) fn lives(host: &Host, elder: &Elder) -> bool {
     elder.life.as_ref().is_some_and(|life| host.is_alive(life))
 }
 
-/// What is left of a process, and of those of its name before it.
+/// What is left of a process, and of earlier ones of its name.
 pub(super) fn with_elders<'a>(
     remains: Option<Leftovers>,
     elders: impl IntoIterator<Item = &'a Elder>,
@@ -102,7 +103,7 @@ pub(super) fn commands_of(host: &Host, elders: &[&Elder], since: u64) -> Vec<(u6
     spans.zip(elders).filter(|(_, elder)| elder.launched && lives(host, elder)).map(|(span, _)| span).collect()
 }
 
-/// The same for each of them, the latest first. What says that it was started before all of them is none of theirs.
+/// The same for each of them, the latest first. What claims to have been started before all of them is not theirs.
 fn command_spans(
     elders: &[&Elder],
     since: u64,
@@ -117,7 +118,7 @@ fn command_spans(
         .zip(&ends)
         .zip(elders)
         .map(|((before, end), elder)| {
-            // A command is told when it begins a moment before the kernel counts it.
+            // A command is reported a moment before the kernel counts it.
             let own = elder.since.saturating_sub(slack);
             // Two are forgotten at the same moment: a run, and the process that it had started.
             if before > *end { own } else { before.max(own) }

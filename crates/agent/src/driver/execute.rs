@@ -21,12 +21,12 @@ use super::{Driver, Input};
 /// A version command that takes longer is not worth waiting for. Tests hold theirs back, on a machine that may be slow.
 pub(super) const VERSION_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 5 });
 pub(super) const VERSION_CHARS_MAX: usize = 256;
-/// What is left behind is gone in seconds, or nobody can end it; this leaves much for other kills that wait.
+/// Leftovers are gone in seconds, or nobody can end them; this leaves enough time for other pending kills.
 const CLEAR_LIMIT: Duration = Duration::from_secs(120);
-/// A kill that waits longer for its turn is not carried out any more: a little less than the machine waits for it, so that
-/// nothing is killed of which people have heard that it was not.
+/// A kill that waits longer for its turn is dropped: a little less than the machine waits for it, so that nothing is
+/// killed after it was reported as not killed.
 const KILL_TREE_LIMIT: Duration = Duration::from_secs(55);
-/// A known life is not waited for by those who want to end it because its pid file does not answer.
+/// Whoever wants to end a known life does not wait for its unresponsive pid file.
 const KNOWN_LOOK_MAX: Duration = Duration::from_millis(500);
 
 impl Driver {
@@ -55,7 +55,7 @@ impl Driver {
             Action::CheckHealth { ticket, line, spec, timeout } => {
                 self.check_health(key, ticket, line.as_str(), spec, timeout)
             }
-            // Forgotten in the same turn: nobody would hear of its end.
+            // Forgotten in the same turn: nobody would be notified of its exit.
             Action::Watch(_) if !self.processes.contains(&key) => {}
             Action::Watch(life) => {
                 self.remnants.set_stray(&key, !self.host.is_in_leaf(&life, &cgroup_name(&key)));
@@ -117,7 +117,7 @@ impl Driver {
                 (Err(_), None) => owed.send(answer(looking.await)).await,
                 (Err(_), Some(known)) => {
                     owed.send(answer(Probe::Running(known))).await;
-                    // To its end: the look itself finds out that its mount hangs.
+                    // To its end: the probe itself finds out that its mount hangs.
                     looking.await;
                 }
             }
@@ -196,14 +196,14 @@ impl Driver {
         self.workers.spawn("health", async move {
             let end = match gate.open().await {
                 Ok(()) => queue.run(&host, run).await,
-                // A process is not ill because nobody may ask.
+                // A process is not unhealthy because its health may not be checked.
                 Err(_) => ended_by(CommandResult::NoSlot),
             };
             owed.send(Input::Machine(key, Event::HealthChecked { ticket, end })).await;
         });
     }
 
-    /// Removes the cgroups of processes that rest; one that still holds something stays.
+    /// Removes the cgroups of stopped processes; one that still holds something stays.
     pub(super) fn remove_idle_cgroups(&self) {
         let is_busy = |key: &ProcessKey| self.processes.get(key).is_some_and(Process::is_busy);
         let resting = self.remnants.leaves.of(|key| !is_busy(key));
@@ -220,7 +220,7 @@ impl Driver {
         });
     }
 
-    /// Hears of the ends of all lives that are watched: without it nothing is kept alive.
+    /// Receives the exits of all watched lives: without it nothing is kept alive.
     pub(super) fn watch_exits(&self) {
         let (ends, tasks, inbox) =
             (self.lives.exits.clone(), self.workers.tasks().clone(), self.workers.inbox().clone());
@@ -228,7 +228,7 @@ impl Driver {
             let tell = |over: Exited<ProcessKey>| match (over.exit_now(), inbox.try_reserve()) {
                 (exit @ Some(_), Ok(room)) => room.send(ended(over, exit)),
                 (exit, _) => {
-                    // Nobody is told of this end a second time.
+                    // This exit is not reported a second time.
                     let lost = Event::Exited { life: over.life.clone(), exit: None };
                     spawn_owed(&inbox, &tasks, "end", Input::Machine(over.name.clone(), lost), async move {
                         let exit = if exit.is_some() { exit } else { over.exit().await };
@@ -243,7 +243,7 @@ impl Driver {
     fn watch(&self, key: ProcessKey, life: Incarnation) {
         let Err((key, life)) = self.lives.exits.watch(key, life) else { return };
         let host = self.host.clone();
-        // A life that is there all the same is found by the look that follows.
+        // If a life is there anyway, the probe that follows finds it.
         let owed = self.workers.owed(Input::Machine(key.clone(), Event::Exited { life: life.clone(), exit: None }));
         self.workers.spawn("watch", async move {
             let exit = host.ended(life.clone()).await;
@@ -251,7 +251,7 @@ impl Driver {
         });
     }
 
-    /// Ends what an earlier life has left behind. Mostly that is nothing, and known at once.
+    /// Ends what an earlier life has left behind. Usually that is nothing, and known at once.
     fn clear(
         &mut self,
         key: ProcessKey,
@@ -263,13 +263,13 @@ impl Driver {
         let elders: Vec<&Elder> = elder.into_iter().flat_map(Elder::all).collect();
         let since = remains.as_ref().map_or(u64::MAX, |remains| remains.since);
         let spared = commands_of(&self.host, &elders, since);
-        // What is older than one that lives may belong to it.
+        // What is older than a living one may belong to it.
         let over = elders.iter().position(|elder| lives(&self.host, elder)).unwrap_or(elders.len());
         let elder = Elder::of(elders.iter().skip(over).map(|elder| (*elder).clone())).map(Box::new);
         let remains = with_elders(remains, elders.into_iter().take(over));
         let remains = remains.map(|remains| Leftovers { spared, ..remains });
-        // What has left the leaf is searched for where somebody waits for the answer, or the last life itself had left
-        // it: that reads all environments.
+        // What has left the leaf is searched for if somebody waits for the answer, or if the last life itself had
+        // left it: that reads all environments.
         let is_asked = self.processes.get(&key).is_some_and(|process| process.operations().next().is_some());
         let is_searched = is_asked || self.remnants.is_stray(&key);
         let may_be_there =
@@ -332,13 +332,13 @@ impl Driver {
         });
     }
 
-    /// The process is no longer known, and nobody will ask what its commands printed.
+    /// The process is no longer known, and nobody will ask for the output of its commands.
     pub(super) fn remove_outputs(&self, key: &ProcessKey) {
         let (host, names) = (self.host.clone(), output_names(key).collect());
         self.workers.spawn("remove outputs", async move { host.remove_outputs(names).await });
     }
 
-    /// Removes what commands of processes have printed that were forgotten while nobody looked.
+    /// Removes command output of processes that were forgotten while no agent ran.
     pub(super) fn sweep_outputs(&self) {
         let names = self.processes.all().flat_map(|process| output_names(process.key())).collect();
         let host = self.host.clone();
@@ -383,7 +383,7 @@ fn ended(over: Exited<ProcessKey>, exit: Option<Exit>) -> Input {
     Input::Machine(name, Event::Exited { life, exit })
 }
 
-/// Nobody has seen how the command ended, nor whether.
+/// Nobody has seen how the command ended, nor whether it did.
 fn ended_unseen(key: ProcessKey, ticket: Ticket) -> Input {
     Input::Machine(key, Event::CommandEnded { ticket, end: ended_by(CommandResult::ExitUnknown) })
 }

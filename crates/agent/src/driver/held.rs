@@ -16,7 +16,7 @@ use crate::ledger::{Held, HeldName};
 #[derive(Debug)]
 pub(super) struct HeldGenerations {
     by_name: Held,
-    /// What the last greeting said of processes.
+    /// What the last hello said about processes.
     greeted: Option<StateHash>,
 }
 

@@ -21,7 +21,7 @@ use super::limits::cgroup_name;
 use super::{Driver, Input};
 
 impl Driver {
-    /// Answers a status query from a fresh look. A process that is not known here is absent.
+    /// Answers a status query from a fresh probe. An unknown process is absent.
     pub(super) fn inspect(&mut self, operation: OperationId, key: ProcessKey, spec: Option<Arc<Spec>>) {
         if !self.operations.begin_status(operation) {
             return; // delivered again
@@ -49,13 +49,13 @@ impl Driver {
         });
     }
 
-    /// Its machine hears of a life that a status query has seen. A look may be old when it arrives: a version command
-    /// was waited for, and the process restarted, or registered anew, meanwhile.
+    /// Passes a life that a status query has seen to its machine. The result may be old when it arrives: a version
+    /// command was waited for, and the process was restarted, or registered again, meanwhile.
     pub(super) fn take_sighting(&mut self, sighting: Sighting) {
         let Sighting { key, spec, known, life } = sighting;
         let is_news = |process: &Process| {
             let is_same = process.spec().identity == spec.identity && process.life() == known.as_ref();
-            // The end of a life that the machine knows is told to it anyway.
+            // The machine is notified of the exit of a life it knows anyway.
             is_same && (known.as_ref() == Some(&life) || self.host.is_alive(&life))
         };
         if self.processes.get(&key).is_some_and(is_news) {
@@ -95,7 +95,7 @@ impl Driver {
         }
     }
 
-    /// What is known of a process without a look; `usage` is that of its present life.
+    /// What is known about a process without a probe; `usage` is that of its current life.
     pub(super) fn snapshot_of(&self, process: &Process, usage: Usage) -> Snapshot {
         let life = process.shown();
         let version = life.and_then(|life| self.lives.version_of(process.key(), life));
@@ -130,18 +130,18 @@ pub(crate) struct Sighting {
     life: Incarnation,
 }
 
-/// What is to be looked at, and what is known of it.
+/// What to probe, and what is known about it.
 struct StatusProbe {
     key: ProcessKey,
     spec: Option<Arc<Spec>>,
     /// None where no command may run.
     gate: Option<AdmissionGate>,
     known: Option<Incarnation>,
-    /// That life, or the scheduled run under way.
+    /// That life, or the scheduled run in progress.
     shown: Option<Incarnation>,
     /// When what is shown was launched.
     since: Option<u64>,
-    /// When the start command under way began: what it has brought may be there and not be known yet.
+    /// When the start command in progress began: its process may be there without being known yet.
     launched: Option<u64>,
     snapshot: Snapshot,
     /// The version of a life that was asked already.
@@ -167,7 +167,7 @@ impl StatusProbe {
                 let since = if shown.as_ref() == Some(life) { since } else { launched };
                 let of = MeasuredLife { life: life.clone(), leaf: cgroup_name(&key), since };
                 snapshot.usage = host.usage(of).await.unwrap_or_default();
-                // Before the machine knows of it, as everywhere else.
+                // Before the machine knows about it, as everywhere else.
                 if known.is_some() || snapshot.phase != Phase::Starting {
                     snapshot.phase = Phase::Running;
                 }
@@ -214,7 +214,7 @@ async fn ask_version(
     if gate.open().await.is_err() {
         return String::new();
     }
-    // A name of its own: another ask may be under way.
+    // Its own name: another query may be in progress.
     let command = command_of(key, "version-now", line.as_str(), spec, VERSION_TIMEOUT, environment);
     version_from(host.run(command).await)
 }

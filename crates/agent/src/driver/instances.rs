@@ -13,7 +13,7 @@ use proctor_supervise::{Event, Instance, Process, Request};
 use super::Driver;
 use super::reports::UsageSource;
 
-/// What a command is told about itself.
+/// The environment variable that tells a command its instance.
 const INSTANCE_VARIABLE: &str = "PROCTOR_INSTANCE";
 
 impl Driver {
@@ -116,7 +116,7 @@ impl Driver {
         }
     }
 
-    /// What the server is told: an instance speaks for all of them.
+    /// What the server gets: one instance stands for all of them.
     pub(super) fn observation_of(&self, process: &Process, usages: &dyn UsageSource) -> (ProcessKey, Snapshot) {
         let Some(instance) = process.instance() else {
             return (process.key().clone(), self.snapshot_of(process, usages.of(process)));
@@ -136,8 +136,8 @@ impl Driver {
     }
 }
 
-/// One word for all parts: a failure if there is one. "Runs already" and "not running" count only if
-/// all parts say so: otherwise the rest has reached the goal, and so has the whole.
+/// One result for all parts: a failure if there is one. "Runs already" and "not running" count only if all parts
+/// agree: otherwise the rest has reached the goal, and so has the whole.
 fn joined(parts: &[(u32, Outcome)]) -> Outcome {
     let is_moot = |code| matches!(code, Code::AlreadyRunning | Code::NotRunning);
     let failed = parts.iter().find(|(_, outcome)| !outcome.code.is_success() && !is_moot(outcome.code));

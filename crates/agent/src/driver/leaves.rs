@@ -14,7 +14,7 @@ pub(super) struct UsedLeaves {
     uses: u64,
 }
 
-/// The leaf of a process as it was when somebody asked.
+/// The leaf of a process at the time of the request.
 #[derive(Debug)]
 pub(crate) struct UsedLeaf {
     pub(super) key: ProcessKey,

@@ -12,11 +12,11 @@ use crate::ledger::{CommitError, Ledger, LedgerBatch, Released};
 #[derive(Debug)]
 pub(super) struct LedgerWriter {
     ledger: Ledger,
-    /// What has changed since the last write.
+    /// Changes since the last write.
     pub(super) batch: LedgerBatch,
     /// What an earlier turn could not write.
     unwritten: Option<Box<LedgerBatch>>,
-    /// When what may wait is written and told.
+    /// When deferrable changes are written and reported.
     pub(super) flush_at: Option<Time>,
 }
 

@@ -28,10 +28,10 @@ pub(super) struct LimitMonitor {
     sampler: Sampler,
     /// Those that were sampled, or are about to be, in their present life.
     watched: HashMap<ProcessKey, Watched>,
-    /// By the time of their next sample; whoever is due at another time by now is passed over.
+    /// By the time of their next sample; stale entries are skipped.
     due: BTreeMap<Time, Vec<ProcessKey>>,
     pools: BTreeMap<(Namespace, PoolId), MonitoredPool>,
-    /// What pools had to say between two turns.
+    /// What pools reported between two turns.
     said: Vec<Verdict>,
 }
 
@@ -49,7 +49,7 @@ struct MonitoredPool {
     due: Time,
 }
 
-/// One turn: when it is, where samples are recorded, and what they lead to.
+/// One turn: its time, where samples are recorded, and what they lead to.
 #[derive(Debug)]
 struct Taken<'a> {
     now: Time,
@@ -60,7 +60,7 @@ struct Taken<'a> {
     verdicts: Vec<Verdict>,
 }
 
-/// What somebody has to do about a measurement.
+/// What has to be done about a measurement.
 #[derive(Debug)]
 pub(super) enum Verdict {
     Exceeded {
@@ -72,7 +72,7 @@ pub(super) enum Verdict {
         open: u64,
         limit: u64,
     },
-    /// With whom a dry run would have ended, and the candidates.
+    /// Which one a dry run would have evicted, and the candidates.
     PoolWarning {
         pool: Pool,
         content: Message,
@@ -124,7 +124,7 @@ impl LimitMonitor {
         }
     }
 
-    /// Hands an event to a pool; what it says to that is told with the next turn.
+    /// Passes an event to a pool; its response is handled in the next turn.
     fn tell_pool(&mut self, name: &(Namespace, PoolId), now: Time, event: PoolEvent) {
         let Some(pooled) = self.pools.get_mut(name) else { return };
         let actions = pooled.machine.handle(now, event);
@@ -190,7 +190,7 @@ impl LimitMonitor {
     fn turn_pool(&mut self, name: &(Namespace, PoolId), processes: &Processes, taken: &mut Taken<'_>) {
         let now = taken.now;
         let Some(pool) = self.pools.get(name).map(|pooled| pooled.machine.pool().clone()) else { return };
-        // Who is not managed may not be ended, so nobody else is for what it uses.
+        // A process that is not managed may not be evicted, so no other is evicted for its usage.
         let is_member =
             |process: &&Process| process.managed() && is_member(&pool, process.key(), &process.spec().labels);
         let mut members = Vec::new();
@@ -299,7 +299,7 @@ fn align_to_batch(at: Time, wait: Duration) -> Time {
     if wait > SAMPLE_BATCH * 2 { at.rounded_down(SAMPLE_BATCH) } else { at }
 }
 
-/// The cgroup of a process, where there are cgroups.
+/// The cgroup of a process, if there are cgroups.
 pub(super) fn cgroup_name(key: &ProcessKey) -> Leaf {
     Leaf::of(&format!("{}\0{}", key.namespace, key.name))
 }

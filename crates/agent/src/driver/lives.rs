@@ -12,7 +12,7 @@ pub(super) struct Lives {
     versions: Versions,
 }
 
-/// What the version command of each process said, and of which life.
+/// What the version command of each process returned, and for which life.
 #[derive(Debug, Default)]
 struct Versions(HashMap<ProcessKey, (Incarnation, String)>);
 
@@ -39,7 +39,7 @@ impl Lives {
         self.versions.0.remove(key);
     }
 
-    /// Nobody wants to hear of that process any more.
+    /// Nobody is interested in that process any more.
     pub(super) fn forget(&mut self, key: &ProcessKey) {
         self.forget_version(key);
         self.exits.forget(key);

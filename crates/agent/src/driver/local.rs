@@ -93,7 +93,7 @@ impl Driver {
         self.admit(key, Request { operation, kind, spec: None, expires });
     }
 
-    /// The outcome goes to who asked: the server, or somebody on this host.
+    /// The outcome goes to the requester: the server, or somebody on this host.
     pub(super) fn answer(&mut self, operation: OperationId, outcome: Outcome) {
         self.telemetry.metrics.outcome(outcome.code);
         self.telemetry.spans.ended(operation, &outcome);
@@ -108,7 +108,7 @@ impl Driver {
         let _ = call.answer.send(LocalAnswer::Outcome { outcome: Box::new(outcome) });
     }
 
-    /// Who has stopped a process here wants it to stay so, whatever becomes of the ledger.
+    /// A process stopped here is meant to stay stopped, whatever happens to the ledger.
     fn keep_released(&mut self, call: &LocalOperation) {
         if !matches!(call.kind, OperationKind::Stop | OperationKind::Kill | OperationKind::Release) {
             return;
@@ -132,7 +132,7 @@ impl Driver {
         managed && !is_released
     }
 
-    /// What was asked for on this host, and has no end that was told, goes on: its parts are gathered again.
+    /// Local operations whose end was not reported continue: their parts are gathered again.
     pub(super) fn resume_local(&mut self, memory: &mut LedgerState) {
         let ended = memory.outcomes.extract_if(.., |(operation, _)| is_local(*operation));
         let ended: Vec<(OperationId, Outcome)> = ended.collect();

@@ -24,12 +24,12 @@ use crate::log_file::{LogFile, path_of};
 const LIMIT: Duration = Duration::from_secs(3);
 /// Within their time.
 const READS_MAX: usize = 8;
-/// Of processes of which it is not known whether their log hangs.
+/// For processes whose log is not known to be readable.
 const UNKNOWN_READS_MAX: usize = READS_MAX / 2;
 const PROCESS_READS_MAX: usize = 2;
-/// Threads that hang beside those; more count as reads.
+/// Hung threads in addition to those; more count as reads.
 const HUNG_MAX: usize = 16;
-/// Processes that are known to have been read; then this begins anew.
+/// Processes known to have been read; beyond that, this starts over.
 const KNOWN_MAX: usize = 1024;
 const NO_ANSWER: &str = "the file system does not answer";
 const TOO_MANY: &str = "too many logs are being read at the moment";
@@ -45,7 +45,7 @@ pub(super) struct LogReads {
 #[derive(Debug, Default)]
 struct Reads {
     under_way: HashMap<ProcessKey, usize>,
-    /// Those that did not come back in time, and have not yet.
+    /// Those that did not return in time, and still have not.
     hung: HashMap<ProcessKey, usize>,
     /// Whose log was read in time when it was read last.
     known: HashSet<ProcessKey>,
@@ -96,7 +96,7 @@ fn subtract(reads: &mut HashMap<ProcessKey, usize>, key: &ProcessKey) {
 }
 
 impl LogReads {
-    /// Declines a tail where the one before it may still wait: on a slow link, text would hold up what counts.
+    /// Declines a tail if the previous one may still be waiting: on a slow link, text would delay what matters.
     fn send(&self, link: &mpsc::Sender<FromAgent>, request: u64, mut tail: LogTail) {
         let mut is_unsent = self.is_unsent.lock();
         *is_unsent &= link.capacity() < link.max_capacity();
@@ -142,7 +142,7 @@ impl Driver {
         });
     }
 
-    /// The log of a process, or the answer where there is none to read, as far as memory tells.
+    /// The log of a process, or the answer if there is none to read, as far as memory tells.
     fn log_file(&self, key: &ProcessKey) -> Result<LogFile, LogTail> {
         let none = |state| LogTail::none(state, "", "");
         let process = self.processes.get(key).ok_or_else(|| none(LogState::NotRegistered))?;

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::Driver;
 use super::usage::wall_clock;
 
-/// What is shown of one process at a time, in Unix seconds; None where it is not known.
+/// What is shown per process, in Unix seconds; None if unknown.
 type Value = fn(&Driver, &Process, u64) -> Option<f64>;
 
 /// Each has five series.

@@ -21,7 +21,7 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// How many an event shall tell of; None where it is too early for one.
+    /// How many an event should report; None if it is too early for one.
     fn due(&mut self, now: Time) -> Option<u64> {
         self.count += 1;
         if self.next_at.is_some_and(|at| now < at) {
@@ -82,7 +82,7 @@ impl Driver {
         self.publish_event(draft.detail("server", server).detail("reason", reason).detail("count", count));
     }
 
-    /// Numbers an event, keeps it and sends it on its way.
+    /// Numbers an event, keeps it and sends it.
     pub(super) fn publish_event(&mut self, draft: Draft) {
         let event = self.outbox.events.push(draft, clock::unix_millis());
         self.telemetry.metrics.event(event.kind);

@@ -11,7 +11,7 @@ use super::local::LocalOperation;
 
 #[derive(Debug, Default)]
 pub(super) struct OperationsUnderWay {
-    /// On processes of several instances, by the number of the instance. None: that part is under way.
+    /// On processes with several instances, by the number of the instance. None: that part is in progress.
     parts: HashMap<OperationId, BTreeMap<u32, Option<Outcome>>>,
     /// Those that somebody on this host waits for.
     pub(super) local: HashMap<OperationId, LocalOperation>,
@@ -27,7 +27,7 @@ impl OperationsUnderWay {
         self.parts.insert(operation, parts);
     }
 
-    /// A part of an operation that an agent before this one had begun; None: under way.
+    /// A part of an operation that a previous agent had begun; None: in progress.
     pub(super) fn resume_part(&mut self, part: OperationId, outcome: Option<Outcome>) {
         if part.part > 0 {
             self.parts.entry(part.whole()).or_default().insert(part.part, outcome);
@@ -47,7 +47,7 @@ impl OperationsUnderWay {
         Some(parts.into_iter().filter_map(|(number, outcome)| Some((number, outcome?))).collect())
     }
 
-    /// False: that status query is under way already.
+    /// False: that status query is already in progress.
     pub(super) fn begin_status(&mut self, operation: OperationId) -> bool {
         self.status.insert(operation)
     }

@@ -32,7 +32,7 @@ pub(super) struct Outbox {
     waiting: VecDeque<OperationId>,
     pub(super) events: EventSpool,
     pub(super) reports: Reports,
-    /// What the link refused, which is told now and then.
+    /// What the link refused, logged from time to time.
     pub(super) refusals: Refusals,
 }
 
@@ -162,7 +162,7 @@ impl Outbox {
         }
     }
 
-    /// After the ledger has them: what the present session has not carried yet.
+    /// After the ledger has them: what the current session has not carried yet.
     pub(super) fn send_events(&mut self) {
         while let Some(link) = &self.link
             && self.events.has_unsent()

@@ -18,8 +18,7 @@ use super::Driver;
 /// The processes by every path that their pid files may have.
 #[derive(Debug, Default)]
 pub(super) struct PidFileClaims {
-    /// By the hash of a path and the number of its holder. Paths are long and there are many: who is
-    /// found is compared.
+    /// By the hash of a path and the number of its holder. Paths are long and there are many: matches are compared.
     by_path: BTreeMap<(u64, u64), ProcessKey>,
     followed: HashMap<ProcessKey, Followed>,
     numbers: u64,
@@ -73,7 +72,7 @@ impl Paths {
     }
 }
 
-/// Somebody else who may have the same pid file.
+/// Another process that may have the same pid file.
 #[derive(Debug)]
 pub(super) struct PidFileConflict {
     pub(super) reason: Message,
@@ -160,8 +159,8 @@ impl Driver {
 }
 
 impl Driver {
-    /// A pid file may name the life of another process that is managed: a stale one, after the kernel gave the
-    /// pid out again. That life is not this process's, whatever its name, and gets none of its signals.
+    /// A pid file may name the life of another managed process: a stale one, after the kernel reused the pid. That
+    /// life is not this process's, whatever its name, and gets none of its signals.
     pub(super) fn ignore_foreign_pid(&self, key: &ProcessKey, mut event: Event) -> Event {
         if let Event::Probed { look, .. } | Event::Observed(look) = &mut event
             && let Some(own) = self.look_without_others(key, look)

@@ -52,7 +52,7 @@ impl Processes {
         self.touched.insert(key);
     }
 
-    /// Those that were touched since; None: nobody was.
+    /// Those touched since; None: none were.
     pub(super) fn take_touched(&mut self, now: Time) -> Option<HashSet<ProcessKey>> {
         if self.touched.is_empty() {
             return None;
@@ -72,7 +72,7 @@ impl Processes {
         self.timers.set(key, at);
     }
 
-    /// The first whose timer has come.
+    /// The first whose timer has expired.
     pub(super) fn pop_due(&mut self, now: Time) -> Option<ProcessKey> {
         self.timers.pop_due(now)
     }
@@ -82,7 +82,7 @@ impl Processes {
         self.timers.next().into_iter().chain(self.quiet_at).min()
     }
 
-    /// One that is new to this agent. What an earlier process of its name has asked for may still be answered.
+    /// One that is new to this agent. Requests of an earlier process with its name may still be answered.
     pub(super) fn insert_new(&mut self, mut process: Process) {
         self.made += 1;
         process.number_from(self.made << 32);
@@ -103,7 +103,7 @@ impl Processes {
         self.get(key).and_then(Process::life).map(|life| life.pid)
     }
 
-    /// To be told after the life of a process may have become another; `before` is the pid that it had.
+    /// Must be called after the life of a process may have changed; `before` is its previous pid.
     pub(super) fn life_changed(&mut self, key: &ProcessKey, before: Option<i32>) {
         let after = self.life_of(key);
         if after == before {
@@ -162,8 +162,7 @@ impl Processes {
     }
 }
 
-/// What a process is an instance of.
-/// The name that it is registered by.
+/// What a process is an instance of. The name it is registered under.
 pub(super) fn whole_key(process: &Process) -> ProcessKey {
     whole(process).unwrap_or_else(|| process.key().clone())
 }

@@ -17,7 +17,7 @@ use crate::ledger::HeldName;
 /// Names of one list; a host has far fewer.
 const NAMES_MAX: usize = 200_000;
 
-/// What has come of a list.
+/// The received part of a list.
 #[derive(Debug, Default)]
 pub(super) struct ArrivingList {
     processes: HashSet<ProcessKey>,

@@ -16,11 +16,11 @@ use crate::ledger::Held;
 
 #[derive(Debug)]
 pub(super) struct Registrations {
-    /// The newest that was heard of.
+    /// The newest one received.
     newest: u64,
     /// The newest that is on disk.
     written: Arc<AtomicU64>,
-    /// Processes whose registration waits for the end of what is under way.
+    /// Processes whose registration waits for work in progress.
     deferred: HashSet<ProcessKey>,
     /// Of everything that is registered.
     pub(super) arriving: ArrivingList,

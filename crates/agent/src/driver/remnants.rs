@@ -16,7 +16,7 @@ pub(super) struct Remnants {
     pub(super) leaves: UsedLeaves,
     /// Processes of which something may have left its cgroup: the newest life was not seen in it.
     strays: HashSet<ProcessKey>,
-    /// What is known of forgotten processes.
+    /// What is known about forgotten processes.
     estates: BTreeMap<ProcessKey, Elder>,
 }
 
@@ -52,7 +52,7 @@ impl Remnants {
         self.estates.remove(key)
     }
 
-    /// Nothing of `elder` is there any more. False: something else is known under that name by now.
+    /// Nothing of `elder` is left. False: something else is known under that name by now.
     pub(super) fn settle_estate(&mut self, key: &ProcessKey, elder: &Elder) -> bool {
         let is_settled = self.estates.get(key) == Some(elder);
         if is_settled {

@@ -10,10 +10,10 @@ use proctor_wire::FromAgent;
 use super::limits::cgroup_name;
 use super::{Driver, Input};
 
-/// Observations in one frame, and about how many bytes: what is more urgent waits until a frame is out.
+/// Observations per frame, and roughly how many bytes: what is more urgent waits until a frame is out.
 const OBSERVATIONS_MAX: usize = 500;
 const OBSERVATION_BYTES_MAX: usize = 8 * 1024;
-/// What an observation takes beside its texts.
+/// The size of an observation without its texts.
 const OBSERVATION_BYTES: usize = 160;
 
 /// Who knows what processes use.
@@ -27,23 +27,23 @@ impl UsageSource for HashMap<ProcessKey, Usage> {
     }
 }
 
-/// For a few that have changed: measured now, without what they have forked.
+/// For a few that have changed: measured now, without their children.
 impl UsageSource for Host {
     fn of(&self, process: &Process) -> Usage {
         measured_of(process).and_then(|of| self.usage_alone(&of)).unwrap_or_default()
     }
 }
 
-/// What is shown as the process, with all that is charged to it: the same as for limits.
+/// What is shown as the process, with everything charged to it: the same as for limits.
 fn measured_of(process: &Process) -> Option<MeasuredLife> {
     let life = process.shown()?.clone();
     Some(MeasuredLife { life, leaf: cgroup_name(process.key()), since: process.shown_since() })
 }
 
-/// What of a process is worth a report of its own.
+/// The part of a process that is worth its own report.
 type ReportedState = (Phase, bool, Option<i32>, u32);
 
-/// Processes that may have changed, and what the server was last told of each.
+/// Processes that may have changed, and what was last sent to the server about each.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     touched: HashSet<ProcessKey>,
@@ -61,7 +61,7 @@ impl Reports {
         !self.touched.is_empty()
     }
 
-    /// What was told of it no longer counts.
+    /// What was sent about it no longer counts.
     pub(super) fn forget(&mut self, key: &ProcessKey) {
         self.told.remove(key);
     }
@@ -70,7 +70,7 @@ impl Reports {
         self.told.clear();
     }
 
-    /// True: the server has not heard of this.
+    /// True: the server does not know this yet.
     fn is_new(&mut self, process: &Process) -> bool {
         let reported = (process.phase(), process.managed(), process.shown().map(|life| life.pid), process.restarts());
         self.told.insert(process.key().clone(), reported) != Some(reported)
@@ -87,8 +87,8 @@ impl Driver {
         self.answer(operation, outcome);
     }
 
-    /// Sends the outcome of an operation again that is delivered again. Others may have ended since: it says whether the
-    /// process is managed now. False: it has not ended.
+    /// Resends the outcome of a redelivered operation. Others may have finished since: it says whether the process is
+    /// managed now. False: it has not finished.
     pub(super) fn tell_known_outcome(&mut self, operation: OperationId, key: &ProcessKey, kind: OperationKind) -> bool {
         let managed = self.processes.get(key).map(Process::managed);
         let now = |outcome: Outcome| Outcome { managed: managed.unwrap_or(outcome.managed), ..outcome };
@@ -103,7 +103,7 @@ impl Driver {
         true
     }
 
-    /// Tells of the processes that have changed since they were last told of.
+    /// Reports the processes that have changed since they were last reported.
     pub(super) fn report_changes(&mut self) {
         let touched = std::mem::take(&mut self.outbox.reports.touched);
         if !self.outbox.is_connected() {
@@ -116,7 +116,7 @@ impl Driver {
         self.send_observations(observations);
     }
 
-    /// Measures everything that runs, away from this thread, and then records it and tells the server of all.
+    /// Measures everything that runs, off this thread, then records it and reports everything to the server.
     pub(super) fn measure_all(&mut self) {
         if std::mem::replace(&mut self.outbox.reports.measuring, true) {
             return;
@@ -132,7 +132,7 @@ impl Driver {
         });
     }
 
-    /// On a new session. A server that has everything as it is hears of nothing now, and of usage with the next report.
+    /// On a new session. A server that is up to date gets nothing now, and usage with the next report.
     pub(super) fn begin_reports(&mut self, is_state_known: bool) {
         if is_state_known && self.registrations.held.is_as_greeted(self.observed_hash()) {
             for process in self.processes.all() {

@@ -27,7 +27,7 @@ impl Clocks {
         Self { boot: host.now(), wall: wall.to_zoned(TimeZone::system()) }
     }
 
-    /// The time by which a schedule is asked.
+    /// The time that a schedule is evaluated by.
     fn of(&self, rule: ScheduleClock) -> Zoned {
         match rule {
             ScheduleClock::Wall => self.wall.clone(),
@@ -63,7 +63,7 @@ pub(super) struct Schedules {
 
 #[derive(Debug)]
 struct ScheduledProcess {
-    /// What the machine was made of.
+    /// What the machine was built from.
     policy: Policy,
     follows: ScheduleClock,
     machine: ScheduleMachine,
@@ -95,7 +95,7 @@ impl Schedules {
         let spread = spread(key, seed);
         // Of a short cycle only a part, or its first run would be late by more than a cycle.
         let delay = cycle.map_or(spread, |cycle| spread.min(cycle / 2));
-        // A rule that changed begins anew; one that comes back with the agent goes on.
+        // A changed rule starts over; one that comes back with the agent continues.
         let is_new = !self.of.contains_key(key);
         let last = match cycle.filter(|_| is_new) {
             Some(cycle) => last_of_cycle(process, cycle, now),
@@ -103,7 +103,7 @@ impl Schedules {
         };
         let mut machine = ScheduleMachine::new(schedule, last);
         let delay = SignedDuration::try_from(delay).unwrap_or_default();
-        // As it is asked later on: a machine whose time went back would run at once.
+        // As it is evaluated later on: a machine whose time went back would run at once.
         if let (None, Ok(shifted)) = (last, now.of(follows).checked_sub(delay)) {
             machine.due(&shifted, false);
         }
@@ -166,8 +166,8 @@ impl Schedules {
     }
 }
 
-/// The last planned time of a cycle, in time since boot. After a reboot the wall clock tells how long ago that
-/// was; more than a cycle is one run that was missed.
+/// The last planned time of a cycle, in time since boot. After a reboot the wall clock tells how long ago that was;
+/// more than a cycle is one missed run.
 fn last_of_cycle(process: &Process, cycle: Duration, now: &Clocks) -> Option<Timestamp> {
     if let Some(planned) = process.planned_since_boot() {
         return Some(since_boot(planned.since(Time::default())));

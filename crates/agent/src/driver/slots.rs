@@ -17,7 +17,7 @@ use super::execute::ended_by;
 const OPERATIONS_MAX: usize = 64;
 const SUPERVISION_MAX: usize = 64;
 const QUESTIONS_MAX: usize = 16;
-/// How long a command keeps its slot at most: most starts and stops are over by then.
+/// How long a command keeps its slot at most: most starts and stops are done by then.
 const SLOT_HOLD_MAX: Duration = Duration::from_millis(100);
 /// How long supervision and questions wait; they come again.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -58,7 +58,7 @@ impl CommandSlots {
         (used(&self.operations, OPERATIONS_MAX), used(&self.supervision, SUPERVISION_MAX))
     }
 
-    /// For an operation with as much time as it has left; for supervision where there is none.
+    /// For an operation with the time it has left; without one, for supervision.
     pub(super) fn of(&self, operation: Option<Duration>) -> SlotQueue {
         let permits = if operation.is_some() { &self.operations } else { &self.supervision };
         SlotQueue { permits: Arc::clone(permits), patience: operation.unwrap_or(PATIENCE) }

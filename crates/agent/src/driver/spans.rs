@@ -6,7 +6,7 @@ use std::time::Instant;
 use proctor_model::{OperationId, OperationKind, Outcome, ProcessKey};
 use proctor_traces::{Period, Span, Stage, Traces};
 
-/// Operations under way that are traced; more of them are not.
+/// Traced operations in progress; more are not traced.
 const UNDER_WAY_MAX: usize = 1024;
 
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// Takes the place of what was set before; None: it wants nothing.
+    /// Replaces the previous one; None: it wants nothing.
     pub(super) fn set(&mut self, key: &ProcessKey, at: Option<Time>) {
         if let Some(before) = self.of.remove(key) {
             self.by_time.remove(&(before, key.clone()));

@@ -26,7 +26,7 @@ pub(super) fn wall_clock() -> u64 {
     u64::try_from(clock::unix_millis() / 1000).unwrap_or(0)
 }
 
-/// What processes use: watched for limits, recorded for people.
+/// What processes use: watched for limits, recorded for display.
 #[derive(Debug)]
 pub(super) struct UsageMonitor {
     pub(super) limits: LimitMonitor,
@@ -44,7 +44,7 @@ impl UsageMonitor {
         self.limits.turn(now, boot_time, processes, &mut self.history)
     }
 
-    /// The process is forgotten, with what is on disk of it.
+    /// The process is forgotten, with its files on disk.
     pub(super) fn forget(&mut self, key: &ProcessKey, now: Time) {
         self.limits.forget(key, now);
         self.history.forget(key);
@@ -61,7 +61,7 @@ impl UsageMonitor {
         self.retain(processes, now);
     }
 
-    /// Removes what is on disk of others.
+    /// Removes the files of others from disk.
     fn retain(&mut self, processes: &Processes, now: u64) {
         if self.keeper.must_retain() {
             self.keeper.retain(processes.all().map(|process| process.key().clone()), now);
@@ -75,7 +75,7 @@ impl Driver {
         self.usage.retain(&self.processes, wall_clock());
     }
 
-    /// Of those whose limits are watched, better samples are there already.
+    /// For those whose limits are watched, there are better samples already.
     pub(super) fn record_measured(&mut self, measured: &HashMap<ProcessKey, Usage>) {
         let now = wall_clock();
         for (key, usage) in measured {
@@ -104,7 +104,7 @@ impl Driver {
     }
 }
 
-/// Dropped where the link is behind: who asks gives up in time, and outcomes go first.
+/// Dropped if the link is congested: the requester times out, and outcomes go first.
 pub(super) fn answer(link: &mpsc::Sender<FromAgent>, message: FromAgent) {
     if link.max_capacity() - link.capacity() < BACKLOG_MAX {
         drop(link.try_send(message));

@@ -37,12 +37,12 @@ impl Workers {
         self.tasks.spawn(name, work);
     }
 
-    /// The driver is told `on_panic` if the task that owes the answer panics.
+    /// The driver gets `on_panic` if the task that owes the answer panics.
     pub(super) fn owed(&self, on_panic: Input) -> AnswerGuard {
         AnswerGuard::new(&self.inbox, &self.tasks, on_panic)
     }
 
-    /// Tells the driver what comes of `work`, or `on_panic` if it panics.
+    /// Sends the driver the result of `work`, or `on_panic` if it panics.
     pub(super) fn spawn_owed<F>(&self, name: &'static str, on_panic: Input, work: F)
     where
         F: Future<Output = Input> + Send + 'static,

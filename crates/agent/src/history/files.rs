@@ -52,7 +52,7 @@ pub(super) enum Written {
 }
 
 impl WeekFiles {
-    /// Nothing is made before there is something to write.
+    /// Nothing is created before there is something to write.
     pub(super) fn new(dir: PathBuf) -> Self {
         let checked = HashSet::new();
         Self { dir, files: 0, free_bytes_min: FREE_BYTES_MIN, current: None, checked, lacks_room: false }
@@ -63,7 +63,7 @@ impl WeekFiles {
     }
 
     /// Removes the files of all processes but these, once nothing was written to them for [`UNKNOWN_KEPT_SECS`], and
-    /// counts the rest. An agent that has lost its ledger knows its processes only when it has heard of them again.
+    /// counts the rest. An agent that has lost its ledger knows its processes only once they are assigned again.
     pub(super) fn retain(&mut self, keys: &HashSet<ProcessKey>, now: u64) -> io::Result<()> {
         let kept: HashSet<String> = keys.iter().map(file_name).collect();
         let mut first = None;
@@ -90,7 +90,7 @@ impl WeekFiles {
         Ok(names?.into_iter().filter_map(|name| name.into_string().ok()).filter(|name| is_file_name(name)).collect())
     }
 
-    /// Steps of `current` and before are written from now on. Where the clock went back, what is later is erased.
+    /// Steps of `current` and before are written from now on. If the clock went back, what is later is erased.
     pub(super) fn begin_turn(&mut self, current: u32) -> io::Result<()> {
         let went_back = self.current.replace(current).is_some_and(|before| current < before);
         if !went_back {
@@ -139,7 +139,7 @@ impl WeekFiles {
         Ok(Written::Yes)
     }
 
-    /// The steps of the last week; None where there is no file. A damaged file has none.
+    /// The steps of the last week; None if there is no file. A damaged file has none.
     pub(super) fn read(&self, key: &ProcessKey, now: u64) -> io::Result<Option<Vec<WeekStep>>> {
         let file = match File::open(self.path(key)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -180,7 +180,7 @@ impl WeekFiles {
         private::file(&path).map(Some)
     }
 
-    /// A state directory that is gone does not come back for this.
+    /// A state directory that is gone is not recreated for this.
     fn make_dir(&self) -> io::Result<()> {
         if !self.dir.parent().is_some_and(Path::is_dir) {
             return Err(io::ErrorKind::NotFound.into());
@@ -193,7 +193,7 @@ impl WeekFiles {
     }
 }
 
-/// Whether nothing was written to it for so long; what cannot be told is old.
+/// Whether nothing was written to it for this long; if that cannot be determined, it is old.
 fn is_older(path: &Path, secs: u64, now: u64) -> bool {
     let written = std::fs::metadata(path).ok().and_then(|metadata| u64::try_from(metadata.mtime()).ok());
     written.is_none_or(|written| now.saturating_sub(written) >= secs)
@@ -228,7 +228,7 @@ fn all_steps(file: &File) -> io::Result<Vec<WeekStep>> {
     Ok((0..SLOTS).zip(slots).filter_map(|(index, bytes)| WeekStep::from_bytes(index, bytes)).collect())
 }
 
-/// The clock went back: what is later would come up again as if it were of then.
+/// The clock went back: what is later would reappear as if it were current.
 fn erase_after(file: &File, number: u32) -> io::Result<()> {
     for step in all_steps(file)?.iter().filter(|step| step.number > number) {
         file.write_all_at(&[0; SLOT_BYTES], offset(step.index()))?;

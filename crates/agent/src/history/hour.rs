@@ -49,7 +49,7 @@ impl HourRing {
         self.step
     }
 
-    /// What a ring of this step takes of the heap.
+    /// The heap size of a ring with this step.
     pub(super) const fn bytes(step: Step) -> usize {
         step.slots() * size_of::<Slot>()
     }

@@ -23,7 +23,7 @@ use super::week::{WeekStep, of_last_week};
 use super::{History, number_at};
 
 const JOBS_MAX: usize = 1024;
-/// A thousand files take milliseconds; a disk that hangs is given up after this.
+/// A thousand files take milliseconds; a hanging disk is given up after this.
 const JOB_LIMIT: Duration = Duration::from_secs(30);
 /// How long the end of the agent waits for a job.
 const END_LIMIT: Duration = Duration::from_secs(2);
@@ -151,7 +151,7 @@ impl Keeper {
         is_due || self.has_missed_removal.load(Ordering::Relaxed)
     }
 
-    /// Hands out what is over; with a full queue it waits in memory, as far as that is bounded.
+    /// Hands out finished steps; with a full queue they wait in memory, within its bound.
     pub(crate) fn write(&self, history: &mut History, now: u64) {
         let Ok(permit) = self.jobs.try_reserve() else { return };
         let steps = history.take_finished(now);
@@ -160,15 +160,15 @@ impl Keeper {
         }
     }
 
-    /// Where it cannot be asked now, nobody answers: whoever asked waits for a limited time.
+    /// If it cannot be queried now, there is no answer: the requester waits for a limited time.
     pub(crate) fn read(&self, history: &History, key: &ProcessKey, now: u64, answer: Answer) {
         let (key, unwritten) = (key.clone(), history.unwritten(key));
         let _ = self.jobs.try_send(HistoryJob::Read { key, unwritten, now, answer });
     }
 
-    /// At the end of the agent: what is not over is written as far as it went.
+    /// On shutdown: unfinished steps are written as far as they got.
     pub(crate) fn write_all(&self, history: &mut History, now: u64) {
-        // A job under way has the files, and one that hangs keeps them.
+        // A job in progress has the files, and a hanging one keeps them.
         let Some(mut files) = self.files.try_lock_for(END_LIMIT) else { return };
         if let Err(error) = write(&mut files, history.take_all(), now) {
             tracing::warn!(%error, "usage history is incomplete");
@@ -189,7 +189,7 @@ fn carry_out(files: &mut WeekFiles, job: HistoryJob) -> io::Result<()> {
     }
 }
 
-/// One file that cannot be written does not keep the others from it; the first error is told.
+/// One file that cannot be written does not affect the others; the first error is reported.
 fn write(files: &mut WeekFiles, steps: Vec<(ProcessKey, Vec<WeekStep>)>, now: u64) -> io::Result<()> {
     let current = number_at(now);
     let mut first = files.begin_turn(current).err();

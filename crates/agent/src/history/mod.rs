@@ -25,7 +25,7 @@ use week::{OpenStep, WeekStep, number_at};
 const RING_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// For those of them that have steps of 10 s: 546 processes.
 const FINE_BYTES_MAX: usize = 1536 * 1024;
-/// Finished steps of a process that wait for a disk that is slow; older ones give way.
+/// Finished steps of a process that wait for a slow disk; beyond that the oldest are dropped.
 const UNWRITTEN_MAX: usize = 12;
 /// A slow sample adds nothing where a fast one is younger than this, in seconds.
 const FAST_SECS: u64 = 60;
@@ -38,7 +38,7 @@ struct Sample {
     is_new_life: bool,
 }
 
-/// What was measured, by whom.
+/// What was measured, and by whom.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     pub(crate) rate: Rate,
@@ -48,7 +48,7 @@ pub(crate) struct Reading {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rate {
-    /// By whoever watches limits: every ten seconds or oftener.
+    /// By the limit sampling: every ten seconds or more often.
     Fast,
     /// With everything that runs, once a minute.
     Slow,
@@ -184,7 +184,7 @@ impl History {
         track.unwritten.iter().copied().chain(track.open.map(|open| open.so_far())).collect()
     }
 
-    /// Steps that are over, once for each step: of all processes together.
+    /// Finished steps, once per step: of all processes together.
     fn take_finished(&mut self, now: u64) -> Vec<(ProcessKey, Vec<WeekStep>)> {
         let current = number_at(now);
         if current == std::mem::replace(&mut self.written_before, current) {

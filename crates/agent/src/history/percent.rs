@@ -14,7 +14,7 @@ const BITS_DROPPED: u32 = 13;
 const DOWN: f32 = f32::from_bits(0x0780_0000);
 const UP: f32 = f32::from_bits(0x7780_0000);
 
-/// What is no number counts as 0.
+/// NaN counts as 0.
 pub(super) fn encode(percent: f32) -> u16 {
     let percent = if percent.is_nan() { 0.0 } else { percent.clamp(0.0, 100.0) };
     let bits = (percent * DOWN).to_bits();

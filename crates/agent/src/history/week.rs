@@ -13,7 +13,7 @@ pub(super) const STEP_SECS: u64 = UsageRange::Week.step_min() as u64;
 pub(super) const SLOTS: u32 = UsageRange::Week.seconds() / UsageRange::Week.step_min();
 pub(super) const SLOT_BYTES: usize = 16;
 
-/// What was used within one step.
+/// The usage within one step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct WeekStep {
     /// Its number since 1970.
@@ -135,7 +135,7 @@ pub(super) fn number_at(now: u64) -> u32 {
     u32::try_from(now / STEP_SECS).unwrap_or(u32::MAX)
 }
 
-/// The steps of the last week, in order; what is later than now is of a clock that went wrong.
+/// The steps of the last week, in order; what is later than now comes from a wrong clock.
 pub(super) fn of_last_week(steps: impl IntoIterator<Item = WeekStep>, now: u64) -> Vec<WeekStep> {
     let current = number_at(now);
     let is_recent = |step: &WeekStep| step.number <= current && current - step.number < SLOTS;

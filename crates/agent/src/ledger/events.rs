@@ -73,7 +73,7 @@ pub(super) fn write(connection: &Connection, batch: &LedgerBatch, spooled: &mut 
     write_dropped(connection, batch, excess)
 }
 
-/// What was dropped before and now, less what the events of this batch tell of.
+/// What was dropped before and now, minus what the events of this batch report.
 fn write_dropped(connection: &Connection, batch: &LedgerBatch, more: usize) -> rusqlite::Result<()> {
     let told: u64 = batch.events.iter().filter_map(told_by).sum();
     if told == 0 && more == 0 {

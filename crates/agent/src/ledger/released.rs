@@ -66,7 +66,7 @@ impl Released {
         self.is_pending
     }
 
-    /// Writes what was removed.
+    /// Writes the removals.
     pub(super) fn flush(&mut self) {
         if self.is_pending {
             self.write();

@@ -60,7 +60,7 @@ enum Line<'a> {
 enum Owed {
     /// The boot that all others are of.
     Boot(BootId),
-    /// What it leaves out is as the ledger has it: another version of the agent may have written it.
+    /// What it omits is as the ledger has it: another version of the agent may have written it.
     Process {
         key: ProcessKey,
         #[serde(flatten)]
@@ -93,11 +93,11 @@ impl Reserve {
         (!self.written.is_empty()).then_some(self.number)
     }
 
-    /// Brings what the ledger has told up to date, unless the ledger has it: `taken` is the number of the newest
-    /// reserve that it took.
+    /// Applies the reserve to what was read from the ledger, unless the ledger has it: `taken` is the number of the
+    /// newest reserve that it took.
     pub(super) fn apply(&mut self, taken: u64, memory: &mut LedgerState) {
         if self.number <= taken {
-            // A file that was made anew counts on from what the ledger knows, or its next write would look old.
+            // A recreated file continues counting from what the ledger knows, or its next write would look old.
             self.number = taken;
             return self.clear();
         }
@@ -113,7 +113,7 @@ impl Reserve {
         }
     }
 
-    /// Overwrites what was written before. Whether every stop and every start under way is in there.
+    /// Overwrites the previous contents. Returns whether every stop and every start in progress fit.
     pub(super) fn write(&mut self, batch: &LedgerBatch) -> bool {
         let mut text = Vec::new();
         let (decisive, others) = lines(batch);
@@ -169,7 +169,7 @@ impl Reserve {
     }
 }
 
-/// The file with what is in it, also where there is no room to be taken for it.
+/// The file with its contents, even if no space can be allocated for it.
 fn open(path: &Path) -> std::io::Result<File> {
     let file = private::file(path)?;
     // Where the file system cannot do that, it takes the room when it writes.
@@ -199,8 +199,8 @@ fn append(text: &mut Vec<u8>, lines: &[Line<'_>]) -> usize {
     left_out
 }
 
-/// Stops and starts under way, and the rest. What matters most comes first, and of that what changed last: it may not
-/// all fit.
+/// Stops and starts in progress, then the rest. What matters most comes first, and within that what changed last: it
+/// may not all fit.
 fn lines(batch: &LedgerBatch) -> (Vec<Line<'_>>, Vec<Line<'_>>) {
     let mut lines: Vec<Line<'_>> = batch.boot.iter().map(Line::Boot).collect();
     let all = batch.processes.iter();
@@ -241,7 +241,7 @@ impl LedgerState {
     fn catch_up(&mut self, owed: Owed) {
         match owed {
             Owed::Boot(boot) => {
-                // What is not in the reserve is of an earlier boot.
+                // What is not in the reserve is from an earlier boot.
                 if self.boot.as_ref() != Some(&boot) {
                     self.processes.iter_mut().for_each(|(_, record)| record.forget_boot());
                     let estates = std::mem::take(&mut self.estates);

@@ -21,12 +21,12 @@ impl Link {
     pub(super) fn hear_authorities(&self, announced: Announced, outbox: &LinkOutbox) {
         *self.following.0.lock() = Some(announced);
         for message in self.follow() {
-            // The next look at the certificate says it again.
+            // The next certificate check reports it again.
             let _ = outbox.try_send(message);
         }
     }
 
-    /// To be called now and then: for what could not be written, or was lost on the way.
+    /// Must be called from time to time: for what could not be written, or was lost on the way.
     pub(super) fn follow_again(&self) -> Vec<FromAgent> {
         let is_behind = self.following.0.lock().as_ref().is_some_and(|announced| {
             announced.authorities_pem != *self.identity.authorities_pem()

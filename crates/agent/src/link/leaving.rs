@@ -16,12 +16,12 @@ const GOODBYE_LIMIT: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug)]
 pub(crate) struct Leaving {
     asked: CancellationToken,
-    /// No session is left that could say it.
+    /// There is no session left to send it on.
     done: CancellationToken,
 }
 
 impl Leaving {
-    /// Asked for when this token is cancelled.
+    /// Requested when this token is cancelled.
     pub(crate) fn new(asked: CancellationToken) -> Self {
         Self { asked, done: CancellationToken::new() }
     }
@@ -40,7 +40,7 @@ impl Leaving {
         self.done.cancel();
     }
 
-    /// Returns when the agent may end: it was asked to, and has said goodbye where it could (`is_connected`).
+    /// Returns when the agent may exit: it was asked to, and has said goodbye if it could (`is_connected`).
     pub(crate) async fn is_over(&self, is_connected: impl Fn() -> bool) {
         self.asked.cancelled().await;
         if is_connected() {

@@ -27,7 +27,7 @@ impl SessionPace {
         Duration::from_millis(self.beat_ms.load(Ordering::Relaxed))
     }
 
-    /// As near as may be to what the server wants.
+    /// As close as possible to what the server wants.
     pub(super) fn fitted(wanted: Duration) -> Duration {
         wanted.clamp(BEAT_MIN, BEAT_MAX)
     }

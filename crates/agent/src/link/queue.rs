@@ -28,13 +28,13 @@ const REPORTS_MAX: usize = 1024;
 const CONTROL_MAX: usize = 64;
 /// Of what outcomes and answers carry. The last one to come may go beyond it.
 const QUEUE_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Of answers to questions. On a slow link they would hold up what counts, and who has asked gives up in time.
+/// For answers to queries. On a slow link they would delay what matters, and the requester times out.
 const ANSWER_BYTES_MAX: usize = 4 * LOG_BYTES_MAX;
 /// An outcome that carries more than this may take long.
 const SMALL_BYTES_MAX: usize = 2 * 1024;
 /// A report of more processes or events than this may take long.
 const SMALL_ITEMS_MAX: usize = 16;
-/// So many messages bring one turn for what is not first.
+/// After this many messages, one turn goes to what is not first.
 const LAST_EVERY: u32 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,8 @@ impl Class {
     }
 }
 
-/// What others have for the link. Each kind has its own room, and whoever finds none keeps or drops the message.
+/// What others have for the link. Each kind has its own room; if there is none, the sender keeps or drops the
+/// message.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkOutbox {
     /// What keeps the session and its work going.
@@ -105,7 +106,7 @@ impl LinkOutbox {
     }
 }
 
-/// Whether something more urgent may come while it is on its way.
+/// Whether something more urgent may arrive while it is being sent.
 fn may_take_long(message: &FromAgent) -> bool {
     if let FromAgent::Observed { observations } = message {
         return observations.len() > SMALL_ITEMS_MAX;
@@ -124,7 +125,7 @@ fn is_small(outcome: &Outcome) -> bool {
     outcome.output.len() + outcome.message.as_str().len() <= SMALL_BYTES_MAX && outcome.instances.is_empty()
 }
 
-/// What a message carries that may be large.
+/// The part of a message that may be large.
 fn bytes_of(message: &FromAgent) -> usize {
     if let FromAgent::Outcome { outcome, .. } = message {
         let instances = outcome.instances.len() * size_of::<Snapshot>();
@@ -174,7 +175,7 @@ impl Queue {
         }
     }
 
-    /// An answer as small as there is room for. None: nobody waits for it by the time that there is.
+    /// An answer as small as there is room for. None: nobody will be waiting for it by the time there is.
     fn fitted(&self, message: FromAgent) -> Option<FromAgent> {
         let answers = self.bytes[Class::Output as usize];
         if Class::of(&message) != Class::Output || answers + bytes_of(&message) <= ANSWER_BYTES_MAX {
@@ -202,8 +203,8 @@ impl Queue {
     }
 }
 
-/// What goes into one flush: all that waits, up to the first message that may take long. What comes while that one is on
-/// its way may be more urgent than what waits behind it.
+/// What goes into one flush: everything that waits, up to the first message that may take long. What arrives while
+/// that one is being sent may be more urgent than what waits behind it.
 pub(super) async fn send_next<S: AsyncRead + AsyncWrite + Unpin>(
     sender: &mut ReportSender<S>,
     queue: &mut Queue,

@@ -16,13 +16,13 @@ use super::{Link, SessionEnd, within_limit};
 use crate::connect_error;
 
 impl Link {
-    /// Replaces the expired certificate, or says why there is no other one.
+    /// Replaces the expired certificate, or says why there is no new one.
     pub(super) async fn come_back(&self, server: &str, expired_at: jiff::Timestamp) -> Result<(), SessionEnd> {
         let dial = Box::pin(TcpStream::connect(server));
         let asked = within_limit(CONNECT_LIMIT, dial, |tcp| Box::pin(self.ask_to_return(tcp))).await;
         match asked {
             Ok(certificate_pem) => self.take_back(&certificate_pem, expired_at),
-            // The waits go by what the server says.
+            // The waits follow what the server says.
             Err(SessionEnd::Link(NoSession::Refused { reason, retry })) => {
                 let reason = connect_error::expired(expired_at, &reason);
                 Err(NoSession::Refused { reason, retry }.into())
@@ -54,7 +54,7 @@ impl Link {
     }
 
     fn take_back(&self, certificate_pem: &str, expired_at: jiff::Timestamp) -> Result<(), SessionEnd> {
-        // What cannot be used must not take the place of what is only too old.
+        // What cannot be used must not replace what is merely too old.
         proctor_pki::session_config(&self.identity.authorities_pem(), certificate_pem, &self.identity.key)?;
         self.identity.renew(certificate_pem)?;
         tracing::info!(%expired_at, "expired certificate replaced");

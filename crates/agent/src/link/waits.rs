@@ -14,12 +14,12 @@ use proctor_wire::{ABSENT_WAIT_MAX, NoSession, REFUSED_WAIT_MAX, REFUSED_WAIT_MI
 use super::SessionEnd;
 use crate::endpoints::{Endpoints, return_wait};
 
-/// The first wait after a server has closed a connection before a word was said: it has more of them than it can take.
+/// The first wait after a server has closed a connection without a message: it has more of them than it can handle.
 const CROWDED_WAIT: Duration = Duration::from_millis(500);
-/// However short or long a server says that it is busy: nobody has signed that.
+/// However short or long a server says that it is busy: that is not signed.
 const BUSY_WAIT_MIN: Duration = Duration::from_millis(100);
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(120);
-/// After a server that is not to be believed, about so long: a fleet must not come back all at once.
+/// After a server that cannot be trusted, about this long: a fleet must not reconnect all at once.
 const UNTRUSTED_WAIT: Duration = Duration::from_secs(30);
 
 /// How long to wait for the next attempt.
@@ -30,7 +30,7 @@ pub(super) struct Waits {
     untrusted: Backoff,
     /// The longest that an endpoint of this round asks for.
     of_round: Duration,
-    /// Somebody was there in this round, and said when to come again.
+    /// Some endpoint answered in this round, and said when to retry.
     is_answered: bool,
     /// Everybody in this round has refused the agent for good.
     is_refused_by_all: bool,
@@ -78,7 +78,7 @@ impl Waits {
         }
         let mut wait = std::mem::take(&mut self.of_round);
         if endpoints.are_several() && !std::mem::replace(&mut self.is_refused_by_all, true) {
-            // What one of them says, perhaps a relay that was revoked, must not keep the agent from the others.
+            // What one of them says, perhaps a revoked relay, must not keep the agent from the others.
             wait = wait.min(UNTRUSTED_WAIT * 4 / 3);
         }
         let is_answered = std::mem::take(&mut self.is_answered);
@@ -99,12 +99,12 @@ impl Waits {
     }
 }
 
-/// Only people can undo it.
+/// Only a human can undo it.
 fn is_refused(ended: &SessionEnd) -> bool {
     matches!(ended, SessionEnd::Link(NoSession::Refused { retry: false, .. }))
 }
 
-/// Somebody listens, and did not come to an answer.
+/// Somebody accepts connections, but did not get to answer.
 pub(super) fn is_crowded(no_session: &NoSession) -> bool {
     match no_session {
         NoSession::Silent | NoSession::Closed => true,

@@ -54,7 +54,7 @@ pub fn ask(state_dir: &Path, request: &LocalRequest) -> Result<LocalAnswer, Loca
     }
 }
 
-/// What the ledger holds, read beside an agent that may be running or dead.
+/// The contents of the ledger, read alongside an agent that may be running or dead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Recorded {
     pub path: PathBuf,
@@ -66,7 +66,7 @@ pub struct Recorded {
     pub unacknowledged: u64,
     /// Events that the server has not seen.
     pub events: u64,
-    /// What SQLite says about the file; `ok` is good.
+    /// What SQLite reports about the file; `ok` is good.
     pub check: String,
     /// The newest first.
     pub operations: Vec<RecordedOperation>,
@@ -75,7 +75,7 @@ pub struct Recorded {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RecordedOperation {
     pub id: String,
-    /// Empty where it ended before it began.
+    /// Empty if it ended before it began.
     pub process: String,
     pub kind: String,
     /// None: not ended.

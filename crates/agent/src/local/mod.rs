@@ -28,11 +28,11 @@ pub enum LocalRequest {
     About,
     /// Every process, as last seen.
     List,
-    /// One operation on one process; a status query is a fresh look at the host.
+    /// One operation on one process; a status query is a fresh probe of the host.
     Operate { process: ProcessKey, operation: OperationKind },
     /// The newest events that the server has not seen.
     Events { limit: usize },
-    /// What the agent counts, for Prometheus; of processes one by one where it is asked for.
+    /// The agent's metrics, for Prometheus; per process on request.
     Metrics { processes: bool },
 }
 
@@ -82,7 +82,7 @@ pub struct LocalProcess {
     pub snapshot: Snapshot,
 }
 
-/// A request on its way to the driver.
+/// A request to the driver.
 #[derive(Debug)]
 pub(crate) struct LocalCall {
     pub(crate) request: LocalRequest,

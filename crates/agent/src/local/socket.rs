@@ -17,14 +17,14 @@ use crate::driver::{Inbox, Input};
 use crate::identity::Identity;
 use crate::metrics::AgentMetrics;
 
-/// People at a terminal, and a script or two.
+/// Users at a terminal, and a script or two.
 const CONNECTIONS_MAX: usize = 16;
 /// Operations may take long. The other connections are left for questions, which do not.
 const OPERATIONS_MAX: usize = 8;
 const REQUEST_BYTES_MAX: u64 = 16 * 1024;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest that commands of a process may take, and more; the operation itself goes on.
+/// The longest that commands of a process may take, and more; the operation itself continues.
 const OPERATION_MAX: Duration = Duration::from_secs(2 * 3600);
 const NO_CLOCK: i64 = i64::MIN;
 
@@ -100,7 +100,7 @@ pub(crate) fn serve(state_dir: &Path, inbox: Inbox, about: Arc<About>, tasks: &T
     }
 }
 
-/// Private before it has its name. What is there was left by an agent that is gone: the directory is locked.
+/// Private before it gets its name. An existing socket was left by a dead agent: the directory is locked.
 fn bind(state_dir: &Path) -> std::io::Result<UnixListener> {
     let (path, new) = (state_dir.join(SOCKET), state_dir.join("control.new"));
     for old in [&path, &new] {
@@ -161,7 +161,7 @@ async fn talk(mut stream: UnixStream, inbox: &Inbox, about: &About, operations: 
             let mut gone = [0; 1];
             tokio::select! {
                 answer = answered(request, uid, inbox, about, operations) => answer,
-                // Nobody waits any more; what was begun goes on.
+                // Nobody waits any more; what was begun continues.
                 _ = stream.read(&mut gone) => return Ok(()),
             }
         }

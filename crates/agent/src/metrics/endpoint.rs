@@ -27,7 +27,7 @@ const HEAD_TIME_MAX: Duration = Duration::from_secs(3);
 const TIME_MAX: Duration = Duration::from_secs(10);
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 
-/// How old the text may be that is told.
+/// How old the served text may be.
 const TEXT_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// Where metrics are served.
@@ -37,7 +37,7 @@ pub(crate) struct Endpoint {
     pub(crate) processes: bool,
 }
 
-/// Listens until `tasks` end. A port that somebody else has is tried again and again: supervision is worth more.
+/// Listens until `tasks` end. A port that is in use is retried: supervision is worth more.
 pub(crate) fn serve(endpoint: Endpoint, inbox: Inbox, tasks: &Tasks) -> Result<(), AgentError> {
     let Endpoint { address, processes } = endpoint;
     if !address.ip().is_loopback() {
@@ -125,7 +125,7 @@ struct Page {
     tasks: Tasks,
 }
 
-/// The last text, and when the driver told it.
+/// The last text, and when the driver rendered it.
 #[derive(Debug)]
 struct Told {
     at: Instant,
@@ -133,7 +133,7 @@ struct Told {
 }
 
 impl Page {
-    /// None: the agent ends. Who comes while another one asks gets the same answer.
+    /// None: the agent is shutting down. Callers that arrive while another one asks get the same answer.
     async fn text(&self) -> Option<Arc<str>> {
         let mut last = self.text.clone().lock_owned().await;
         if let Some(told) = last.as_ref().filter(|told| told.at.elapsed() < TEXT_AGE_MAX) {
@@ -141,7 +141,7 @@ impl Page {
         }
         let (processes, inbox) = (self.processes, self.inbox.clone());
         let (answer, answered) = oneshot::channel();
-        // Whoever asks may be shown out meanwhile: the answer is there for the next one.
+        // The requester may be dropped meanwhile: the answer is there for the next one.
         self.tasks.spawn("metrics text", async move {
             let Some(text) = ask_driver(processes, &inbox).await else { return };
             let text: Arc<str> = text.into();
@@ -184,7 +184,7 @@ async fn head(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// `GET /metrics`, or what is wrong with it.
+/// `GET /metrics`, or what is wrong with the request.
 fn requested(head: &[u8]) -> Result<(), (&'static str, String)> {
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);

@@ -20,7 +20,7 @@ pub(crate) struct AgentMetrics {
     /// Unix milliseconds.
     started_at: i64,
     is_connected: AtomicBool,
-    /// When the server was last heard, in Unix milliseconds; 0 before that.
+    /// When the last message from the server arrived, in Unix milliseconds; 0 before that.
     heard_at: AtomicI64,
     /// When the certificate ends, in Unix seconds; 0 before enrolment.
     certificate_ends: AtomicI64,
@@ -69,7 +69,7 @@ impl AgentMetrics {
         self.sessions.of(["failed"]).add(1);
     }
 
-    /// The server said something.
+    /// A message from the server arrived.
     pub(crate) fn heard(&self) {
         self.heard_at.store(clock::unix_millis(), Ordering::Relaxed);
     }
@@ -103,7 +103,7 @@ impl AgentMetrics {
         self.events.of([kind.as_str()]).add(1);
     }
 
-    /// What was counted; the driver adds what it can look up.
+    /// The counters; the driver adds what it can look up.
     pub(crate) fn exposition(&self) -> Exposition {
         let mut text = Exposition::default();
         text.family("proctor_agent_build_info", Kind::Gauge, "The version that runs; always 1.");

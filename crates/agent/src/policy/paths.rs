@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use proctor_model::{AbsolutePath, Message, messages};
 
-/// By its text alone.
+/// By its text only.
 pub(super) fn is_inside(path: &Path, roots: &[AbsolutePath]) -> bool {
     roots.iter().any(|root| path.starts_with(root.as_str()))
 }
@@ -20,7 +20,7 @@ pub(super) fn stays_inside(path: &Path, roots: &[AbsolutePath]) -> Result<(), Me
     if leads_inside(&real, roots) { Ok(()) } else { Err(outside(&real)) }
 }
 
-/// Whether a path without links is inside a root. A root may be a link itself, and what is inside it then lies where
+/// Whether a path without symlinks is inside a root. A root may be a symlink itself; then what is inside it is where
 /// it leads.
 pub(super) fn leads_inside(real: &Path, roots: &[AbsolutePath]) -> bool {
     roots.iter().any(|root| resolve(Path::new(root.as_str())).is_ok_and(|root| real.starts_with(root)))
@@ -41,7 +41,7 @@ pub(super) fn resolve(path: &Path) -> Result<PathBuf, Message> {
         match existing.canonicalize() {
             // Component by component: joining nothing would leave a slash at the end.
             Ok(real) => return Ok(real.components().chain(rest_of(path, existing).components()).collect()),
-            // Whoever makes its target later decides where it leads.
+            // Whoever creates its target later decides where it leads.
             Err(error) if error.kind() == ErrorKind::NotFound && existing.is_symlink() => {
                 return Err(messages::path_is_a_link_to_nothing());
             }

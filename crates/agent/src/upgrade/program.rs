@@ -31,22 +31,22 @@ const CAPABILITIES: &str = "security.capability";
 /// At least so much of the mode; the rest is that of the old program.
 const EXECUTABLE: u32 = 0o500;
 const OURSELVES: &str = "/proc/self/exe";
-/// The new program says what it is within this time.
+/// The new program must report what it is within this time.
 const CHECK_MAX: Duration = Duration::from_secs(20);
 const CHECK_OUTPUT_BYTES_MAX: usize = 4096;
-/// How long a program that somebody seems to write is waited for.
+/// How long to wait for a program that seems to be still being written.
 const BUSY_MAX: Duration = Duration::from_secs(2);
 const BUSY_RETRY: Duration = Duration::from_millis(20);
-/// The sub-command by which a program says what it is; older and newer versions answer it alike.
+/// The subcommand by which a program reports what it is; older and newer versions answer it alike.
 pub const CHECK_COMMAND: &str = "upgrade-check";
 
-/// What a program says of itself, as JSON. Fields are only added.
+/// What a program reports about itself, as JSON. Fields are only added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramCheck {
     pub version: String,
     /// Of the ledger that it writes.
     pub ledger_schema: u32,
-    /// The oldest schema whose agents can go on with that ledger.
+    /// The oldest schema whose agents can continue with that ledger.
     pub ledger_oldest_reader: u32,
 }
 
@@ -61,7 +61,7 @@ impl ProgramCheck {
     }
 }
 
-/// Why what was fetched cannot be tried.
+/// Why the fetched program cannot be tried.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unstaged {
     /// It is not what was ordered; it was removed.
@@ -108,8 +108,8 @@ impl Program {
         &self.path
     }
 
-    /// Makes what was fetched the program to try: its bytes are those that were ordered, on the disk, and it may be run by
-    /// whoever may run the old one.
+    /// Turns what was fetched into the program to try: its bytes are those that were ordered, synced to disk, and it
+    /// is executable by whoever may execute the old one.
     pub(crate) fn stage(&self, sha256: &str) -> Result<(), Unstaged> {
         let kept = |error: io::Error| messages::upgrade_not_kept(self.part().display(), error);
         let old = std::fs::symlink_metadata(&self.path).map_err(kept)?;
@@ -126,7 +126,7 @@ impl Program {
         self.beside("upgrade")
     }
 
-    /// What has come of the new program.
+    /// What has been fetched of the new program.
     pub(crate) fn part(&self) -> PathBuf {
         self.beside("upgrade.part")
     }
@@ -136,7 +136,7 @@ impl Program {
         self.path.with_file_name(format!("{name}.previous"))
     }
 
-    /// Removes what upgrades left beside the program.
+    /// Removes what upgrades left next to the program.
     pub(crate) fn clear(&self) {
         for path in [self.staged(), self.part()] {
             match std::fs::remove_file(&path) {
@@ -170,7 +170,7 @@ impl Program {
         }
         std::fs::hard_link(&self.path, &previous)?;
         std::fs::rename(self.staged(), &self.path)?;
-        // What is not on the disk is not installed: the old one goes on, and must have its name.
+        // What is not on disk is not installed: the old one continues, and must have its name.
         sync_dir(&self.path).inspect_err(|_| {
             if let Err(problem) = self.put_back() {
                 tracing::error!(%problem, path = %self.path.display(), "cannot restore the previous program");
@@ -184,7 +184,7 @@ impl Program {
         sync_dir(&self.path)
     }
 
-    /// What to run to be the old program again: its name, or where that is gone, what runs now.
+    /// What to run to become the old program again: its name, or if that is gone, what runs now.
     pub(crate) fn again(&self) -> PathBuf {
         if self.is_current() { self.path.clone() } else { OURSELVES.into() }
     }
@@ -259,7 +259,7 @@ fn check_above(what: &str, metadata: &Metadata, us: u32) -> Result<(), String> {
     if metadata.mode() & STICKY == 0 { check_writers(what, metadata) } else { Ok(()) }
 }
 
-/// The file into which the new program comes, and how much of it is there already.
+/// The file that the new program is fetched into, and how much of it is there already.
 pub(crate) fn open_part(path: &Path, is_same_build: bool, size: u64) -> io::Result<(File, u64)> {
     if !is_same_build {
         return Ok((private::new_file(path)?, 0));
@@ -308,7 +308,7 @@ fn stage(part: &Path, staged: &Path, sha256: &str, old: &Metadata) -> Result<(),
     Ok(sync_dir(staged).map_err(kept)?)
 }
 
-/// Runs the new program once and lets it say what it is. Blocks for a limited time.
+/// Runs the new program once so that it reports what it is. Blocks for a limited time.
 pub(crate) fn check(staged: &Path, version: &str) -> Result<(), Message> {
     let failed = |problem: String| messages::upgrade_check_failed(problem);
     let text = ask(staged).map_err(failed)?;
@@ -372,7 +372,7 @@ fn pause(time: Duration) {
     }
 }
 
-/// What is in a pipe now. Its writer has ended, but what that started may hold the other end for ever.
+/// What is in a pipe now. Its writer has exited, but its children may hold the other end forever.
 fn read_waiting(mut out: ChildStdout) -> io::Result<String> {
     rustix::io::ioctl_fionbio(&out, true)?;
     let mut bytes = vec![0; CHECK_OUTPUT_BYTES_MAX];
@@ -390,7 +390,7 @@ fn read_waiting(mut out: ChildStdout) -> io::Result<String> {
     String::from_utf8(bytes).map_err(io::Error::other)
 }
 
-/// Whether a child that nobody has waited for ends in this time.
+/// Whether an uncollected child exits within this time.
 fn ends_within(child: &Child, limit: Duration) -> bool {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let Some(process) = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) else { return false };

@@ -15,11 +15,11 @@ use uuid::Uuid;
 
 /// In the state directory.
 const FILE: &str = "upgrade.json";
-/// In the state directory: what the new program says of itself during its trial. The old one reads it, so its form is a
-/// promise between versions: the id of the upgrade, a space, and one of [`Sign`].
+/// In the state directory: what the new program reports during its trial. The old one reads it, so its form is an
+/// interface between versions: the id of the upgrade, a space, and one of [`Sign`].
 const PROOF: &str = "upgrade-proof";
-/// In the state directory: changes as long as the driver of the new program turns, and is a promise between versions, too. The
-/// old one compares what is in it with what was in it before.
+/// In the state directory: changes as long as the driver loop of the new program runs, and is an interface between
+/// versions, too. The old one compares its contents with the previous ones.
 const PULSE: &str = "upgrade-pulse";
 /// A pulse is a few digits.
 const PULSE_BYTES_MAX: u64 = 256;
@@ -42,7 +42,7 @@ pub(crate) struct Record {
     pub(crate) reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) phrase: Option<String>,
-    /// An event tells of its end.
+    /// An event reports its end.
     #[serde(default)]
     pub(crate) told: bool,
 }
@@ -109,7 +109,7 @@ impl Records {
         &self.dir
     }
 
-    /// One that cannot be read is none: the server orders again what it wants.
+    /// An unreadable one counts as none: the server orders again what it wants.
     pub(crate) fn load(&self) -> Option<Record> {
         let path = self.dir.join(FILE);
         let text = std::fs::read_to_string(&path).ok()?;
@@ -140,7 +140,7 @@ impl Records {
         private::write(&self.dir.join(PULSE), &format!("{upgrade} {turns}"))
     }
 
-    /// Whatever is there; nothing where it cannot be read.
+    /// The contents; nothing if it cannot be read.
     pub(crate) fn pulse(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let read = File::open(self.dir.join(PULSE)).and_then(|file| file.take(PULSE_BYTES_MAX).read_to_end(&mut bytes));

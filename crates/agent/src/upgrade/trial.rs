@@ -32,17 +32,17 @@ use super::record::{Record, Records, Sign};
 
 /// The new program has this variable during its trial; its value is the id of the upgrade.
 pub(crate) const TRIAL_VARIABLE: &str = "PROCTOR_UPGRADE_TRIAL";
-/// The sub-command by which the old program starts the new one; for the old one alone.
+/// The subcommand by which the old program starts the new one; only for the old one.
 pub const TRIAL_COMMAND: &str = "upgrade-trial";
-/// The sub-command that watches a trial; for this very program alone.
+/// The subcommand that watches a trial; only for this very program.
 pub const WATCH_COMMAND: &str = "upgrade-watch";
 /// Until the driver of the new program turns nothing on this host is supervised.
 const STARTED_MAX: Duration = Duration::from_secs(15);
-/// How long the driver of the new program may stand still after that. Its watchers ask it every ten seconds.
+/// How long the driver of the new program may stall after that. Its watchers check it every ten seconds.
 const PULSE_MAX: Duration = Duration::from_secs(30);
-/// An agent that is asked to end does so within this time, or is killed.
+/// An agent that is asked to exit does so within this time, or is killed.
 const END_MAX: Duration = Duration::from_secs(15);
-/// Who stops a service may stop the new program a moment before the old one.
+/// Stopping a service may stop the new program a moment before the old one.
 const STOP_MAX: Duration = Duration::from_millis(200);
 const POLL: Duration = Duration::from_millis(50);
 const REAP_PERIOD: Duration = Duration::from_secs(1);
@@ -55,7 +55,7 @@ pub struct Startup<'a> {
     pub arguments: &'a [OsString],
     /// What to log.
     pub log: &'a str,
-    /// Writes what was logged: the process is about to become another program.
+    /// Flushes the log: the process is about to exec another program.
     pub flush: &'a dyn Fn(),
 }
 
@@ -87,8 +87,8 @@ pub(crate) fn upgrade_on_trial() -> Option<Uuid> {
     std::env::var(TRIAL_VARIABLE).ok()?.parse().ok()
 }
 
-/// The first word of [`TRIAL_COMMAND`]: becomes the new program, which dies with the process that watches it. Returns only
-/// where that fails.
+/// The first word of [`TRIAL_COMMAND`]: becomes the new program, which dies with the process that watches it. Returns
+/// only on failure.
 pub fn become_trial(arguments: &[OsString]) -> ExitCode {
     let [parent, program, name, rest @ ..] = arguments else { return ExitCode::from(2) };
     let kill = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
@@ -97,7 +97,7 @@ pub fn become_trial(arguments: &[OsString]) -> ExitCode {
         return ExitCode::FAILURE; // who watches is gone already
     }
     let error = Command::new(program).arg0(name).args(rest).exec();
-    // `eprintln!` would panic where nobody reads any more, and the code would say something else.
+    // `eprintln!` would panic if nobody reads any more, and the exit code would be wrong.
     let _ = writeln!(std::io::stderr(), "proctor-agent: cannot run the new program: {error}");
     ExitCode::from(NOT_RUN)
 }
@@ -110,8 +110,8 @@ impl Trial {
         &self.record.version
     }
 
-    /// Becomes the program that watches the trial; whatever of the agent still runs ends with that, as in a crash. Returns only
-    /// where somebody stopped the agent, or nothing can be started any more.
+    /// Becomes the program that watches the trial; whatever of the agent still runs ends with that, as in a crash.
+    /// Returns only if somebody stopped the agent, or nothing can be started any more.
     pub async fn begin(self, startup: Startup<'_>, stop: &CancellationToken) -> Result<(), String> {
         if is_stopped_at_last(stop).await {
             self.wait_for_next_start();
@@ -128,7 +128,7 @@ impl Trial {
         ours.into_iter().chain(arguments.iter().cloned()).collect()
     }
 
-    /// What the words after [`WATCH_COMMAND`] say: the trial, what to log, and the arguments of the agent.
+    /// What follows [`WATCH_COMMAND`]: the trial, what to log, and the arguments of the agent.
     pub fn of_arguments(words: &[OsString]) -> Option<(Self, &str, &[OsString])> {
         let [state_dir, program, record, log, arguments @ ..] = words else { return None };
         let record = Record::of_json(record.to_str()?).ok()?;
@@ -136,8 +136,8 @@ impl Trial {
         Some((Self { records, record, program }, log.to_str()?, arguments))
     }
 
-    /// Tries the new program and becomes it, or the old one again. Returns only where somebody stopped the agent, or
-    /// nothing can be started any more. On the main thread, whose end the new program does not survive.
+    /// Tries the new program and becomes it, or the old one again. Returns only if somebody stopped the agent, or
+    /// nothing can be started any more. Must be on the main thread, whose end the new program does not survive.
     pub async fn run(self, startup: Startup<'_>, stop: &CancellationToken) -> Result<(), String> {
         if let Err(error) = self.records.clear_heartbeats() {
             return Err(self.go_back(&messages::upgrade_not_started(error), startup));
@@ -183,7 +183,7 @@ impl Trial {
         if is_stopped_at_last(stop).await { Verdict::Stopped } else { verdict }
     }
 
-    /// The server orders it again; a trial that somebody stopped says nothing about the new program.
+    /// The server orders it again; an interrupted trial says nothing about the new program.
     fn wait_for_next_start(&self) {
         systemd::notify("STOPPING=1");
         let trials = self.record.trials.saturating_sub(1);
@@ -211,7 +211,7 @@ impl Trial {
         let (mut reaped_at, mut fed_at) = (begun, None::<Instant>);
         let mut pulse = (Vec::new(), begun);
         loop {
-            // What it showed before it ended counts for nothing.
+            // What it showed before it exited counts for nothing.
             match child.try_wait() {
                 Ok(None) => {}
                 Ok(Some(status)) => return Verdict::Failed(messages::upgrade_ended(how(status))),
@@ -278,7 +278,7 @@ impl Trial {
     }
 }
 
-/// Returns only where it fails.
+/// Returns only on failure.
 fn become_program(program: &Path, arguments: &[OsString], flush: &dyn Fn()) -> std::io::Error {
     proctor_host::descriptors::restore();
     flush();
@@ -290,10 +290,10 @@ fn how(status: ExitStatus) -> String {
     if status.code() == Some(i32::from(NOT_RUN)) { "it cannot be run".to_owned() } else { status.to_string() }
 }
 
-/// Asks it to end, as systemd would, and kills it where it does not; returns how it ended by itself.
+/// Asks it to exit, as systemd would, and kills it if it does not; returns how it exited on its own.
 async fn end(child: &mut Child) -> Option<ExitStatus> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    // It is our child and was not waited for, so this pid is nobody else's.
+    // It is our child and was not waited for, so this pid belongs to nobody else.
     let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     if let Some(process) = process {
         let _ = pidfd_send_signal(process, Signal::TERM);
@@ -315,8 +315,8 @@ fn kill(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// Whether somebody stops the agent, now or in a moment, or did so before; who does it later ends this process, so that no stop is
-/// lost between here and the program that it becomes.
+/// Whether somebody stops the agent, now or in a moment, or did so before; a later stop ends this process, so that no
+/// stop is lost between here and the program that it becomes.
 async fn is_stopped_at_last(stop: &CancellationToken) -> bool {
     proctor_host::stop_signals::restore_default();
     tokio::time::timeout(STOP_MAX, stop.cancelled()).await.is_ok()

@@ -20,14 +20,14 @@ use crate::regular_file::Stamp;
 
 /// A configuration is smaller; whatever is larger is not worth a minute of the disk.
 pub(super) const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// What is over waits for the next check.
+/// The rest waits for the next check.
 const CHECK_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// A file that changed so recently may change again without another time stamp.
 const SETTLED_SECS: i64 = 2;
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Which files may be looked at: those inside the paths of the host's policy, and those that the user of the
-/// process may read. By comparing hashes a caller would learn what is in the others.
+/// Which files may be read: those inside the paths of the host's policy, and readable by the process's user. By
+/// comparing hashes a caller would learn what is in the others.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bounds {
     policy: Option<(Arc<Policy>, Namespace)>,
@@ -40,7 +40,8 @@ impl Bounds {
         Self { policy: policy.map(|policy| (policy, namespace.clone())), user: None }
     }
 
-    /// An error says for people why nothing can be looked at: an agent that is not root has its own rights alone.
+    /// The error is a human-readable reason why nothing can be read: an agent that is not root has only its own
+    /// permissions.
     pub(super) fn of_user(self, rights: UserRights, user: UserName) -> Result<Self, String> {
         rights.check("check configuration files")?;
         Ok(Self { user: Some((rights, user)), ..self })
@@ -68,7 +69,7 @@ impl Bounds {
         found.ok_or(State::Outside)
     }
 
-    /// Looks at a file with the rights of the user: what the kernel opens for it, it may read.
+    /// Checks a file with the user's permissions: what the kernel opens for the user, the user may read.
     fn look<T>(&self, look: impl FnOnce() -> io::Result<T>) -> Result<T, State> {
         let looked = match &self.user {
             Some((rights, _)) => rights.run(look).map_err(State::Unreadable)?,
@@ -96,11 +97,11 @@ pub(super) struct Watched {
     stamp: Option<Stamp>,
     /// None: not seen yet.
     state: Option<State>,
-    /// The number of the last check that has come to it.
+    /// The number of the last check that reached it.
     checked: u64,
 }
 
-/// What a look at a file has told.
+/// The result of checking a file.
 #[derive(Debug, PartialEq, Eq)]
 enum Look {
     AsBefore,
@@ -116,7 +117,7 @@ pub(super) enum State {
     Missing,
     TooLarge,
     Unreadable(String),
-    /// Not looked at: its md5 would be told of a file that is none of the caller's business.
+    /// Not read: its md5 would reveal a file that is none of the caller's business.
     Outside,
 }
 
@@ -148,7 +149,7 @@ impl Watched {
         self.file.path.as_str()
     }
 
-    /// The same file, of which something else may be expected now.
+    /// The same file, with a possibly different expectation.
     pub(super) fn expecting(mut self, file: &ConfigFile) -> Self {
         if self.file != *file {
             self.file = file.clone();
@@ -206,8 +207,8 @@ impl Watched {
     }
 }
 
-/// What has become wrong or right since the last check; numbers rise from check to check. Once `is_late`, no other file is
-/// looked at. The next check begins with those that this one does not come to, so that none is left out for ever.
+/// What has stopped or started matching since the last check; numbers increase from check to check. Once `is_late`,
+/// no other file is checked. The next check begins with those that this one does not reach, so that none is starved.
 pub(super) fn check(
     files: &mut [Watched],
     number: u64,
@@ -221,7 +222,7 @@ pub(super) fn check(
     in_time.filter_map(|file| file.check(number, now_secs, &mut budget, bounds)).collect()
 }
 
-/// Says of all files why they cannot be looked at.
+/// Reports for all files why they cannot be checked.
 pub(super) fn give_up(files: &mut [Watched], reason: &str) -> Vec<Change> {
     let unreadable = |file: &mut Watched| {
         file.stamp = None;
@@ -230,7 +231,7 @@ pub(super) fn give_up(files: &mut [Watched], reason: &str) -> Vec<Change> {
     files.iter_mut().filter_map(unreadable).collect()
 }
 
-/// None: it has grown too large since it was looked at.
+/// None: it has grown too large since it was checked.
 fn md5_of(found: &Found, bounds: &Bounds) -> Result<(Option<String>, Stamp), State> {
     let (file, metadata) = bounds.look(|| found.open())?;
     let unreadable = |error: io::Error| State::Unreadable(error.to_string());
