@@ -63,7 +63,7 @@ impl TokenRequest {
         Ok(self)
     }
 
-    /// It is good for this host alone, and takes it over where it is known already.
+    /// Valid for this host only, and takes it over if it is already known.
     pub fn naming(mut self, host: Option<HostKey>) -> Result<Self, FieldError> {
         if host.is_some() && self.uses != 1 {
             return Err(FieldError::new("uses", messages::host_token_is_used_once()));
@@ -149,12 +149,12 @@ impl std::fmt::Display for AppCode {
     }
 }
 
-/// What an app may do, and how it may prove itself.
+/// What an app may do, and how it may authenticate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AppOptions {
     /// May name any user without proof.
     pub trusted: bool,
-    /// May sign its calls; its secret is then kept sealed beside its hash.
+    /// May sign its calls; its secret is then kept sealed next to its hash.
     pub signing: bool,
 }
 
@@ -241,7 +241,7 @@ fn app(keys: &Keys, code: &AppCode, secret: &str, options: AppOptions) -> App {
     }
 }
 
-/// For trusted apps, since whoever may speak for everybody may do what everybody may, and for first users.
+/// For trusted apps, since an app that may speak for everybody may do what everybody may, and for first users.
 fn all_powers(subject: Subject) -> Binding {
     Binding {
         id: Uuid::now_v7(),

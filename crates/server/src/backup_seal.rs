@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 pub const SEAL: &str = "backup seal";
 pub const PASSPHRASE_CHARS_MIN: usize = 12;
 
-/// argon2id: what a guess costs.
+/// argon2id: the cost of a guess.
 const MEMORY_KIB: u32 = 64 * 1024;
 const PASSES: u32 = 3;
-/// What a file from elsewhere may ask for.
+/// What a file from elsewhere may demand.
 const MEMORY_KIB_MAX: u32 = 1024 * 1024;
 const PASSES_MAX: u32 = 64;
 
@@ -30,7 +30,7 @@ pub enum SealError {
     Key,
 }
 
-/// How the key of a backup is made from its passphrase.
+/// How the key of a backup is derived from its passphrase.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seal {
     version: u32,

@@ -27,7 +27,7 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 const ELF: &[u8] = b"\x7fELF";
 /// Where an ELF file says for which machine it is.
 const MACHINE_AT: usize = 18;
-/// So much of a file says whether it is worth reading.
+/// How much of a file shows whether it is worth reading.
 const HEAD_BYTES: u64 = 20;
 
 /// A program that agents can become.
@@ -72,7 +72,7 @@ impl Builds {
         tokio::task::spawn_blocking(move || builds.read_all()).await.unwrap_or_default()
     }
 
-    /// The build with this digest, also where its file has lost its name meanwhile.
+    /// The build with this digest, even if its file has been renamed or removed meanwhile.
     pub(crate) fn known(&self, sha256: &str) -> Option<Arc<Build>> {
         let known = self.known.lock();
         let mut builds = known.values().filter_map(|(_, build)| build.as_ref());
@@ -88,7 +88,7 @@ impl Builds {
             .unwrap_or_default();
         let names = if dir.is_some() { names(path) } else { Vec::new() };
         let builds = names.iter().filter_map(|name| self.read(dir.as_ref()?, name)).collect();
-        // Files that are gone; an upgrade that is under way goes on with what it has.
+        // Files that are gone; an upgrade in progress continues with what it has.
         self.known.lock().retain(|name, (_, build)| names.contains(name) || build.as_ref().is_some_and(is_in_use));
         builds
     }
@@ -126,7 +126,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// None where there is no such directory; the problem where others could put something there.
+/// None if there is no such directory; the problem if others could put something there.
 fn open_dir(path: &Path) -> Result<Option<File>, String> {
     let dir = match rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
         Ok(dir) => File::from(dir),
@@ -138,7 +138,7 @@ fn open_dir(path: &Path) -> Result<Option<File>, String> {
     Ok(Some(dir))
 }
 
-/// The problem where somebody else than root and this server's user could write it.
+/// The problem if anyone but root and this server's user could write it.
 fn check_writers(metadata: &Metadata, us: u32) -> Result<(), String> {
     let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
     if owner != 0 && owner != us {
@@ -151,7 +151,7 @@ fn check_writers(metadata: &Metadata, us: u32) -> Result<(), String> {
 }
 
 fn open(dir: &File, name: &str) -> Option<(File, Stamp)> {
-    // Not what a link leads to, only what an administrator put there; and a pipe must not wait for its writer.
+    // Not what a symlink leads to, only what an administrator put there; and a pipe must not block.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(dir, name, flags, Mode::empty()).ok()?);
     let metadata = file.metadata().ok()?;
@@ -217,7 +217,7 @@ fn version(content: &[u8]) -> Option<AgentVersion> {
 }
 
 impl Build {
-    /// Nobody has written its file since it was read.
+    /// Its file has not been written since it was read.
     fn is_intact(&self) -> bool {
         self.file.metadata().is_ok_and(|metadata| stamp(&metadata) == self.stamp)
     }

@@ -28,7 +28,7 @@ impl std::fmt::Debug for Keys {
     }
 }
 
-/// What a comparison with a stored hash says.
+/// The result of a comparison with a stored hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HashMatch {
     Wrong,
@@ -38,7 +38,7 @@ pub(crate) enum HashMatch {
 }
 
 impl Keys {
-    /// Made at the first call; whoever comes first wins, also from another process.
+    /// Generated at the first call; the first writer wins, even from another process.
     pub async fn load(store: &dyn Store) -> Result<Self> {
         let fresh = random_bytes::<MASTER_BYTES>().to_vec();
         Ok(Self::from_master(&store.secret_or_insert(MASTER, fresh).await?))
@@ -62,7 +62,7 @@ impl Keys {
         format!("{KEYED}{}", hex(tag.as_ref()))
     }
 
-    /// In constant time; both hashes are made whatever the stored one is.
+    /// In constant time; both hashes are computed whatever the stored one is.
     pub(crate) fn compare(&self, secret: &str, stored: &str) -> HashMatch {
         let is_keyed = secrets_match(&self.hash(secret), stored);
         let is_old = secrets_match(&hash_secret(secret), stored);
@@ -73,7 +73,7 @@ impl Keys {
         }
     }
 
-    /// A name for something in memory that tells nothing about it.
+    /// An in-memory name that reveals nothing about what it stands for.
     pub(crate) fn fingerprint(&self, parts: &[&str]) -> [u8; 32] {
         let mut context = hmac::Context::with_key(&self.memory);
         for part in parts {
@@ -91,7 +91,7 @@ impl Keys {
         [&nonce.as_ref()[..], &sealed].concat()
     }
 
-    /// None for what was not sealed here for this owner.
+    /// None if it was not sealed here for this owner.
     pub(crate) fn open(&self, owner: &str, sealed: &[u8]) -> Option<String> {
         let (nonce, sealed) = sealed.split_at_checked(NONCE_LEN)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;

@@ -124,7 +124,7 @@ impl Server {
         Ok(Self { control, http, link, https, api: state, calls })
     }
 
-    /// Says at `/readyz` that no more calls should come. Those that come are answered.
+    /// Says at `/readyz` that no more calls should come. Those that do are answered.
     pub fn stop_being_ready(&self) {
         self.control.stop_being_ready();
     }
@@ -151,7 +151,7 @@ impl Server {
         self.control.set_retention(retention);
     }
 
-    /// The path of a console page that signs this user in, once; None for a user that is not there.
+    /// The path of a console page that signs this user in, once; None for an unknown user.
     pub async fn sign_in_path(&self, user: &str) -> proctor_store::Result<Option<String>> {
         let credential = self.control.user_credential(user).await?;
         Ok(credential.map(|credential| self.api.sign_in_link(user, credential).path))

@@ -14,7 +14,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Enough for an agent that is upgraded, and its host restarted.
 const AGENT_LINES_MAX: u32 = 6;
 const AGENT_PERIOD: Duration = Duration::from_secs(60);
-/// Agents that are remembered; those whose period is over are forgotten first.
+/// Remembered agents; expired ones are forgotten first.
 const AGENTS_MAX: usize = 50_000;
 
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ struct Unlogged {
 }
 
 impl LogLimit {
-    /// How many lines were left out since the last one; None where this one is left out too.
+    /// How many lines were suppressed since the last one; None if this one is suppressed too.
     pub(crate) fn turn(&self, now: Instant) -> Option<u64> {
         let mut unlogged = self.0.lock();
         if unlogged.logged_at.is_some_and(|at| now.saturating_duration_since(at) < PERIOD) {

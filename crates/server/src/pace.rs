@@ -45,7 +45,7 @@ impl Pace {
         if self.beat < ANSWERED_HALF_FROM { 1 } else { 2 }
     }
 
-    /// Whether an agent should be told another interval.
+    /// Whether an agent should get a new interval.
     pub(crate) fn is_far_from(self, wanted: Self) -> bool {
         self.beat.abs_diff(wanted.beat) > self.beat / FAR_PART
     }
@@ -60,18 +60,18 @@ impl Pace {
         proctor_wire::stay_away_max(self.beat)
     }
 
-    /// An agent that lives is back within this, where it can be taken at once.
+    /// A live agent is back within this time, if it can be readmitted at once.
     pub(crate) fn return_max(self) -> Duration {
         proctor_wire::return_max(self.beat)
     }
 
-    /// While a frame is on its way. Longer than a beat, so that no timer fires where whole frames come.
+    /// While a frame is in transit. Longer than a heartbeat, so that no timer fires while whole frames arrive.
     pub(crate) fn in_frame(self) -> Duration {
         self.beat + Duration::from_secs(2)
     }
 }
 
-/// As the link carries intervals: an agent must be able to answer with the very one that it was told.
+/// As the link encodes intervals: an agent must be able to acknowledge exactly the one it got.
 fn whole_millis(interval: Duration) -> Duration {
     interval - Duration::from_nanos(u64::from(interval.subsec_nanos() % 1_000_000))
 }

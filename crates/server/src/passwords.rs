@@ -17,10 +17,10 @@ use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-/// Each needs 19 MiB and some tens of milliseconds of a core.
+/// Each needs 19 MiB and a few tens of milliseconds of a core.
 const HASHES_AT_ONCE: usize = 2;
 const WAITING_PER_SENDER_MAX: usize = 8;
-/// Who waits longer is told to come again.
+/// A caller that waits longer is told to retry.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 const CHARS_MIN: usize = 12;
 const BYTES_MAX: usize = 1024;
@@ -53,7 +53,7 @@ pub(crate) struct Passwords {
     lines: Arc<Mutex<HashMap<String, Line>>>,
 }
 
-/// The hashes of one sender: those who wait, and the one whose turn it is.
+/// The hashes of one sender: those waiting, and the one in progress.
 #[derive(Debug)]
 struct Line {
     turn: Arc<Semaphore>,
@@ -97,7 +97,7 @@ impl Passwords {
         self.blocking(sender, verify).await
     }
 
-    /// Turn and slot are held until the work is done, also where the caller goes away.
+    /// Turn and slot are held until the work is done, even if the caller disconnects.
     async fn blocking<T, F>(&self, sender: &str, work: F) -> Result<T, PasswordError>
     where
         T: Send + 'static,

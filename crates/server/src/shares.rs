@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Accounts that have not got everything back, of payers and of the users of one payer. Beyond that, those who have used
-/// least are forgotten.
+/// Accounts that are not full again, of payers and of the users of one payer. Beyond that, those who have used least
+/// are forgotten.
 const PAYERS_MAX: usize = 10_000;
 const USERS_MAX: usize = 1_000;
 
@@ -22,8 +22,8 @@ pub(crate) fn account_of(app: &str, user: &str) -> String {
     format!("{app}\0{user}")
 }
 
-/// Who answers for an account: the app, or the user who comes without one. Whatever else has an account, such as an
-/// address, answers for itself.
+/// Who an account is charged to: the app, or the user who comes without one. Anything else with an account, such as
+/// an address, is charged itself.
 pub(crate) fn payer_of(account: &str) -> &str {
     match account.split_once('\0') {
         Some(("", _)) | None => account,
@@ -31,7 +31,7 @@ pub(crate) fn payer_of(account: &str) -> &str {
     }
 }
 
-/// The user for whom an app calls, unless it calls for itself.
+/// The user an app calls for, unless it calls for itself.
 fn named_user(account: &str) -> Option<&str> {
     let (app, user) = account.split_once('\0')?;
     (!app.is_empty() && !user.is_empty() && app != user).then_some(user)
@@ -142,7 +142,7 @@ fn subtract(by_key: &mut HashMap<String, u64>, key: &str, amount: u64) {
     }
 }
 
-/// How much a payer may take at once, and how fast it comes back.
+/// How much a payer may take at once, and how fast it refills.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
     pub(crate) at_once: f64,
@@ -151,7 +151,7 @@ pub(crate) struct Allowance {
 
 impl Allowance {
     fn of_user(self) -> Self {
-        // What is counted in ones is not parted where there is one.
+        // What is counted in ones is not divided if there is one.
         let at_once = (self.at_once * 0.75).ceil();
         Self { at_once, per_second: self.per_second * at_once / self.at_once }
     }
@@ -164,7 +164,7 @@ impl Allowance {
 /// Why nothing was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shortage {
-    /// It comes back with time.
+    /// It refills over time.
     For(Duration),
     /// It is more than the account can ever have at once.
     ForEver,
@@ -192,7 +192,7 @@ impl Bucket {
     }
 }
 
-/// What is taken and comes back with time, by account.
+/// What is taken and refills over time, by account.
 #[derive(Debug, Default)]
 pub(crate) struct Buckets {
     /// By hashes: callers choose how long their names are.
@@ -266,8 +266,8 @@ impl Buckets {
     }
 }
 
-/// Room for one more: those that are full again need not be remembered. If all are in use, the half that has used least
-/// begins anew.
+/// Makes room for one more: those that are full again need not be remembered. If all are in use, the half that has
+/// used least starts afresh.
 fn make_room<K: Copy + Eq + Hash, V>(by_key: &mut HashMap<K, V>, max: usize, fullness: impl Fn(&V) -> f64) {
     if by_key.len() < max {
         return;

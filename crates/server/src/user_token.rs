@@ -8,7 +8,7 @@ use proctor_pki::{hex, random_bytes, random_secret};
 const PREFIX: &str = "pt_";
 const ID_BYTES: usize = 8;
 
-/// A token as its user has it. Only its Display tells the secret.
+/// A token as its user has it. Only its Display reveals the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenText {
     pub id: String,
@@ -39,7 +39,7 @@ impl fmt::Display for TokenText {
     }
 }
 
-/// The text has not the form of a token of ours.
+/// The text does not have the form of one of our tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the text is not a token of a user")]
 pub struct NotOurs;

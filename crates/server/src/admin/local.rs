@@ -51,7 +51,7 @@ impl LocalAdmin {
         self.audited("rotate_app_secret", target, super::rotate_app(&self.store, code, signing)).await
     }
 
-    /// Sees to it that the app is there with this secret; one that is, is left alone.
+    /// Makes sure that the app exists with this secret; an existing one is left alone.
     pub async fn ensure_app(&self, code: &AppCode, secret: &str, options: AppOptions) -> Result<(), ServerError> {
         let keys = Keys::load(self.store.as_ref()).await?;
         let present = self.store.app(&code.to_string()).await?;
@@ -63,7 +63,7 @@ impl LocalAdmin {
         self.audited("put_app", target, work).await
     }
 
-    /// Sees to it that the user is there and may do everything; one that is there is left alone.
+    /// Makes sure that the user exists and may do everything; an existing one is left alone.
     pub async fn ensure_admin(&self, user: &str) -> Result<(), ServerError> {
         if self.store.user(user).await?.is_some() {
             return Ok(());
@@ -96,8 +96,8 @@ impl LocalAdmin {
         self.audited("restore", format!("backup {from}"), async { Ok(Ok(())) }).await
     }
 
-    /// Copies the store by `work`, to what `target` names. A store that takes no entry, on a full disk or from an earlier
-    /// version, keeps nobody from a backup: then `unrecorded` is told why.
+    /// Copies the store with `work`, to what `target` names. A store that cannot take an entry, on a full disk or
+    /// from an earlier version, does not prevent a backup: then `unrecorded` gets the reason.
     pub async fn back_up<T, E: std::fmt::Display>(
         &self,
         target: String,

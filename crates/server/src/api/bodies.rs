@@ -36,35 +36,35 @@ pub(super) const BODY_TIME_MAX: Duration = Duration::from_secs(60);
 const DRAINED_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 /// Almost every call is smaller.
 const SMALL_BYTES: usize = 64 * 1024;
-/// Of senders who are not known yet, and of one address among them, behind which there may be a proxy. With
-/// [`SMALL_BYTES`] each, 64 MiB.
+/// For unauthenticated senders, and for one address among them, which may be a proxy. With [`SMALL_BYTES`] each, 64
+/// MiB.
 const STRANGERS_MAX: usize = 1024;
 const STRANGERS_PER_PEER_MAX: usize = STRANGERS_MAX / 4 * 3;
-/// Of callers who are known, of one app among them, and of one user whom it calls for. As much again.
+/// For authenticated callers, for one app among them, and for one user it calls for. As much again.
 const CALLERS_MAX: usize = 1024;
 const CALLERS_OF_PAYER_MAX: usize = CALLERS_MAX / 2;
 const CALLERS_EACH_MAX: usize = CALLERS_MAX / 4;
-/// Large bodies of senders who are not known yet, and of one address among them: two of the largest.
+/// Large bodies of unauthenticated senders, and of one address among them: two of the largest.
 const STRANGERS_BYTES: u64 = 192 * 1024 * 1024;
 const STRANGERS_BYTES_PER_PEER: u64 = 128 * 1024 * 1024;
-/// Large bodies of callers who are known, of one app among them, and of one user whom it calls for: one of the largest
-/// and half of another.
+/// Large bodies of authenticated callers, of one app among them, and of one user it calls for: one of the largest and
+/// half of another.
 const CALLERS_BYTES: u64 = 256 * 1024 * 1024;
 const CALLERS_BYTES_OF_PAYER: u64 = CALLERS_BYTES / 2;
 const CALLERS_BYTES_EACH: u64 = CALLERS_BYTES_OF_PAYER / 4 * 3;
 /// Large bodies that wait for room, of one address and of one app.
 const STRANGERS_WAITING_MAX: u64 = room::WAITING_MAX / 4 * 3;
 const CALLERS_WAITING_MAX: u64 = room::WAITING_MAX / 4;
-/// What is built of bodies that are being parsed or worked on, of those of one app, and of one user whom it calls for:
-/// the largest takes as much, and leaves some of the app's part to others.
+/// The parsed form of bodies being parsed or processed, of one app, and of one user it calls for: the largest takes
+/// as much, and leaves some of the app's share to others.
 const VALUES_BYTES: u64 = 512 * 1024 * 1024;
 const VALUES_BYTES_OF_PAYER: u64 = VALUES_BYTES / 16 * 11;
 const VALUES_BYTES_EACH: u64 = VALUES_BYTES / 2;
-/// For administrators, beyond those pools: the largest body, what is built of it, and so many that wait.
+/// For administrators, beyond those pools: the largest body, its parsed form, and so many that wait.
 const RESERVE_BYTES: u64 = BODY_BYTES_MAX as u64;
 const RESERVE_VALUES_BYTES: u64 = VALUES_BYTES_EACH;
 const RESERVE_WAITING_MAX: u64 = CALLERS_WAITING_MAX;
-/// A JSON value with its name, in the list that it is in; what a call makes of it afterwards is about as large.
+/// A JSON value with its name, in its containing list; what a call builds from it afterwards is about as large.
 const VALUE_BYTES: u64 = 64;
 
 /// Whose body it is.
@@ -171,7 +171,7 @@ impl Bodies {
         }
     }
 
-    /// Room for what is built of so many JSON values: a body of 8 MiB may become 100 MiB.
+    /// Room for the parsed form of so many JSON values: a body of 8 MiB may become 100 MiB.
     pub(super) async fn room_for_values(&self, values: usize, sender: &BodySender) -> Result<Reservation, ApiError> {
         let room = self.of_values.take(sender, values as u64 * VALUE_BYTES).await?;
         room.holder.is_whole.store(1, Ordering::Relaxed);
@@ -202,7 +202,7 @@ impl Bodies {
         }
     }
 
-    /// Reads and forgets what is left, so that the sender gets to read an answer that came early.
+    /// Reads and discards the rest, so that the sender gets to read an early response.
     pub(super) async fn discard(&self, body: Body, peer: &str) {
         let reading = self.strangers.enter(peer);
         let drained = drain(body.into_data_stream(), 0, self.patience.stall);
@@ -257,7 +257,7 @@ impl Bodies {
     }
 }
 
-/// What has come so far; a body in one piece is not copied.
+/// What has arrived so far; a body in one piece is not copied.
 enum Whole {
     One(Bytes),
     Many(Vec<u8>),
@@ -275,7 +275,7 @@ impl Whole {
         match before {
             None => Self::One(chunk),
             Some(Self::One(first)) => {
-                // Room for what is announced was taken before.
+                // Room for the announced length was reserved before.
                 let mut bytes = Vec::with_capacity(announced.unwrap_or(0).max(first.len() + chunk.len()));
                 bytes.extend_from_slice(&first);
                 bytes.extend_from_slice(&chunk);

@@ -32,22 +32,22 @@ use framing::Framing;
 pub(super) use untaken::SharedAnswer;
 use untaken::UNTAKEN_BYTES_MIN;
 
-/// Whoever moved something this short a while ago is not slow.
+/// A connection that made progress this recently is not slow.
 const SLOW_AFTER: Duration = Duration::from_secs(1);
 /// Less than this of a body is not counted as movement.
 const MOVED_BYTES_MIN: u64 = 1024;
 /// Less than this in a second, on average since its calls began, is next to nothing. It counts after a while.
 const RATE_MIN: u64 = 32 * 1024;
 const RATE_AFTER: Duration = Duration::from_secs(2);
-/// Connections that gave way and may still end an answer; their descriptors are no longer counted.
+/// Evicted connections that may still finish a response; their descriptors are no longer counted.
 const GOODBYES_MAX: usize = 64;
 
 /// How long a peer is waited for.
 #[derive(Clone, Copy, Debug)]
 struct Patience {
-    /// From the first byte of a request until its head is there; from the accept, for the first one.
+    /// From the first byte of a request until its headers are complete; from the accept, for the first one.
     head: Duration,
-    /// Between two requests of one connection. Longer than the clients' own limits, so that mostly they close.
+    /// Between two requests of one connection. Longer than the clients' own limits, so that usually they close.
     idle: Duration,
     /// A peer that takes nothing of its answer for this long is gone.
     stall: Duration,
@@ -60,7 +60,7 @@ const PATIENCE: Patience =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     pub total: u32,
-    /// Of one address. Many clients may stand behind one proxy, so by default this is most of the total.
+    /// Per address. Many clients may be behind one proxy, so by default this is most of the total.
     pub per_peer: u32,
 }
 
@@ -104,7 +104,7 @@ pub(super) struct Connections {
 #[derive(Debug)]
 pub(super) struct Connection {
     id: u64,
-    /// As [`share_of`] tells it.
+    /// As returned by [`share_of`].
     peer: IpAddr,
     patience: Patience,
     /// The clock of [`Connections`].
@@ -112,32 +112,33 @@ pub(super) struct Connection {
     /// Cancelled when it has to go.
     pub(super) gives_way: CancellationToken,
     in_flight: AtomicU32,
-    /// Those of them that a handler is at work on: their body is there, their answer is not, and they do not wait.
+    /// Those that a handler is working on: their body has arrived, their response has not been sent, and they do not
+    /// wait.
     in_handler: AtomicU32,
-    /// Those of them whose answer is there for their peer to take, by number, since when.
+    /// Those whose response is waiting for their peer to read it, by number, since when.
     untaken: Mutex<BTreeMap<u64, u64>>,
     next_call: AtomicU64,
     is_known: AtomicBool,
     is_http2: AtomicBool,
-    /// Since when a head is expected or coming; none while a call is under way or nothing has come.
+    /// Since when headers are expected or arriving; none while a call is in progress or nothing has arrived.
     head_since: AtomicU64,
     last_progress: AtomicU64,
     /// Bytes of bodies since then.
     moved: AtomicU64,
-    /// Since when calls are under way without a pause, and the bytes of bodies since.
+    /// Since when calls have been in progress without a pause, and the bytes of bodies since.
     busy_since: AtomicU64,
     busy_moved: AtomicU64,
     /// Bytes of answers for its peer to take, without those that it shares.
     untaken_bytes: AtomicU64,
     /// Answers for its peer to take that others may hold, too, by the number of their call.
     shared: Mutex<BTreeMap<u64, SharedAnswer>>,
-    /// The end of the last call, or of what was written of it.
+    /// The end of the last call, or of writing its response.
     idle_since: AtomicU64,
     write_blocked_since: AtomicU64,
     framing: Mutex<Framing>,
 }
 
-/// Which connection gives way first: the smallest.
+/// The eviction order: smallest first.
 type Rank = (u8, u64);
 
 impl Connection {
@@ -149,7 +150,7 @@ impl Connection {
         self.is_known.load(Ordering::Relaxed)
     }
 
-    /// A call on it has proved who sends it.
+    /// A call on it was authenticated.
     pub(super) fn is_of_somebody_known(&self) {
         self.is_known.store(true, Ordering::Relaxed);
     }
@@ -201,7 +202,7 @@ impl Connection {
         self.is_http2.load(Ordering::Relaxed)
     }
 
-    /// With a body of this length; None where that is not known.
+    /// With a body of this length; None if unknown.
     pub(super) fn begin_call(self: &Arc<Self>, is_http2: bool, length: Option<u64>) -> InFlight {
         self.in_handler.fetch_add(1, Ordering::Relaxed);
         if self.in_flight.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -218,7 +219,7 @@ impl Connection {
         InFlight { connection: self.clone(), number, is_answered: false, untaken_bytes: 0 }
     }
 
-    /// Until the guard is dropped nobody works for a call: its body is being read, or it waits for something to
+    /// Until the guard is dropped no handler works on the call: its body is being read, or it waits for something to
     /// happen.
     pub(super) fn mark_idle(self: &Arc<Self>) -> IdleGuard {
         self.in_handler.fetch_sub(1, Ordering::Relaxed);
@@ -284,7 +285,7 @@ impl Connection {
             return; // pings are answered, too: answers tell by themselves
         }
         self.moves(*written.as_ref().unwrap_or(&0));
-        // What is left of an answer is written after its call; until then nobody is idle.
+        // The rest of a response is written after its call; until then the connection is not idle.
         let is_over = self.in_flight.load(Ordering::Relaxed) == 0 && self.idle_since.load(Ordering::Relaxed) != 0;
         if is_over {
             self.idle_since.store(self.now(), Ordering::Relaxed);
@@ -306,7 +307,7 @@ pub(super) struct InFlight {
     untaken_bytes: u64,
 }
 
-/// A call that nobody works for.
+/// A call that no handler works on.
 #[derive(Debug)]
 pub(super) struct IdleGuard(Arc<Connection>);
 
@@ -317,7 +318,7 @@ impl Drop for IdleGuard {
 }
 
 impl InFlight {
-    /// The handler is done; from now on it is the peer who is waited for.
+    /// The handler is done; from now on the peer is waited for.
     fn answers(&mut self) {
         if !std::mem::replace(&mut self.is_answered, true) {
             self.hands_over(true);
@@ -334,14 +335,14 @@ impl InFlight {
         self.untaken_bytes = counted;
     }
 
-    /// As [`Self::holds`], of an answer whose text is not the connection's alone, until all of it is taken.
+    /// As [`Self::holds`], for a response whose text is shared, until all of it is read.
     fn shares(&self, answer: SharedAnswer) {
         if answer.bytes() >= UNTAKEN_BYTES_MIN {
             self.connection.shared.lock().insert(self.number, answer);
         }
     }
 
-    /// So much of the answer went on its way. On HTTP/1 the socket tells.
+    /// This much of the response was sent. On HTTP/1 the socket reports it.
     fn hands_out(&self, bytes: usize) {
         if self.connection.is_http2() {
             self.connection.busy_moved.fetch_add(bytes as u64, Ordering::Relaxed);

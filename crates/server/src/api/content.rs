@@ -36,7 +36,7 @@ pub(super) struct Control<'a> {
     func_id: &'a str,
     #[serde(rename = "instanceID")]
     instance_id: &'a str,
-    /// What the command printed; clients show it to people.
+    /// The command's output; clients show it to users.
     result: Cow<'a, str>,
     #[serde(rename = "isAuto")]
     is_auto: bool,
@@ -133,7 +133,7 @@ fn status<'a>(
 ) -> Status<'a> {
     let snapshot = outcome.snapshot.as_ref();
     let name = shown_name(&task.family, item);
-    // Without a look at the host there is no time of its own; the task's is as near as any.
+    // Without a probe of the host there is no time of its own; the task's is the closest.
     let reported_at = snapshot.map(|snapshot| snapshot.reported_at).filter(|at| *at > 0);
     let at = reported_at.unwrap_or(task.created_at / 1000);
     let offset = snapshot.map_or(0, |snapshot| snapshot.utc_offset_secs);
@@ -155,7 +155,7 @@ fn shown_name<'a>(family: &str, item: &'a TaskItem) -> &'a str {
     }
 }
 
-/// One for each instance; one with pid -1 for a process that nobody has seen.
+/// One per instance; one with pid -1 for a process that was never seen.
 fn instances<'a>(name: &'a str, outcome: &'a Outcome) -> Vec<Instance<'a>> {
     static UNSEEN: std::sync::LazyLock<Snapshot> = std::sync::LazyLock::new(Snapshot::default);
     match (&outcome.instances[..], &outcome.snapshot) {

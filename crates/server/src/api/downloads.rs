@@ -72,7 +72,7 @@ impl Downloads {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+' | '~');
         let is_simple = !name.is_empty() && name.len() <= NAME_CHARS_MAX && name.chars().all(is_plain);
         let path = self.dir.as_ref().filter(|_| is_simple && !name.starts_with('.'))?.join(name);
-        // Not what a link leads to: only what an administrator put there.
+        // Not what a symlink leads to: only what an administrator put there.
         let metadata = std::fs::symlink_metadata(&path).ok()?;
         (metadata.is_file() && metadata.len() <= FILE_BYTES_MAX).then_some(path)
     }
@@ -143,7 +143,7 @@ pub(super) async fn download(State(state): State<ApiState>, Path(name): Path<Str
     }
 }
 
-/// Credentials are not asked for, so wrong ones are those of a stranger.
+/// Credentials are optional, so wrong ones count as an unknown client's.
 async fn downloader(state: &ApiState, head: &Parts) -> Downloader {
     let origin = origin_of(&head.headers, &head.extensions);
     let peer = origin.remote;

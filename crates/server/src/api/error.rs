@@ -332,7 +332,7 @@ pub struct ApiError {
     pub problem: Problem,
     pub message: Message,
     pub source: Option<Box<ControlError>>,
-    /// When to come again, where that is known.
+    /// When to retry, if known.
     pub retry_after: Option<Duration>,
     /// What the caller lacks.
     pub permission: Option<Box<Permission>>,
@@ -400,7 +400,7 @@ impl From<ControlError> for ApiError {
             ControlError::UnknownTask(_) => Problem::UnknownTask,
             ControlError::KeyReused { .. } | ControlError::TaskState(_) => Problem::Conflict,
         };
-        // What the caller learns names no file of the server; the log has the whole chain.
+        // What the caller sees names no file of the server; the log has the whole chain.
         let refused = Self::new(problem, error.message());
         match error {
             ControlError::Forbidden(missing) => Self { permission: Some(Box::new((&missing).into())), ..refused },

@@ -18,12 +18,12 @@ use tokio::time::Instant;
 use super::ApiState;
 use crate::control::Control;
 
-/// Each look at the store commits a page, which waits for the disk.
+/// Each check of the store commits a page, which waits for the disk.
 const FRESH: Duration = Duration::from_secs(2);
-/// A store that does not answer for this long is told as one that does not answer.
+/// A store that does not answer for this long is reported as not answering.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// What the last look at the store found.
+/// The result of the last check of the store.
 #[derive(Debug, Default)]
 pub(super) struct StoreHealth {
     last: Mutex<Option<(Instant, Found)>>,

@@ -15,7 +15,7 @@ use super::language::Language;
 use super::limits::Quota;
 use crate::control::{Caller, Control, SeenFleet};
 
-/// Who waits longer is told to come again.
+/// A caller that waits longer is told to retry.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 /// Answers that go through the whole fleet.
 const FLEET_AT_ONCE: usize = 2;
@@ -24,7 +24,7 @@ const FLEET_AT_ONCE: usize = 2;
 #[derive(Clone, Debug)]
 pub(super) struct Heavy {
     turns: Arc<Semaphore>,
-    /// The answer to who has waited too long.
+    /// The response to a caller that has waited too long.
     too_many: Message,
 }
 
@@ -52,7 +52,7 @@ impl Heavy {
     }
 }
 
-/// The turn goes with the work: a caller who hangs up does not end it.
+/// The turn goes with the work: a caller that disconnects does not end it.
 async fn in_turn<T: Send + 'static>(
     turn: OwnedSemaphorePermit,
     work: impl FnOnce() -> T + Send + 'static,
@@ -66,8 +66,8 @@ async fn in_turn<T: Send + 'static>(
     done.await.map_err(|_| ApiError::new(Problem::Internal, messages::server_failed()))
 }
 
-/// Answers that go through the whole fleet: no caller holds more than a part of the queue, and who waits in it holds
-/// no copy of the fleet.
+/// Queries that scan the whole fleet: no caller holds more than a share of the queue, and waiting ones hold no copy
+/// of the fleet.
 #[derive(Clone, Debug)]
 pub(super) struct FleetWork {
     heavy: Heavy,

@@ -26,7 +26,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::ServerError;
 
-/// How often files are looked at for a change, and an own certificate for its end.
+/// How often files are checked for a change, and our own certificate for its expiry.
 const LOOK_PERIOD: Duration = Duration::from_secs(5);
 /// An own certificate is replaced when less than this is left of its year.
 const RENEW_BEFORE: Duration = Duration::from_secs(120 * 24 * 3600);
@@ -37,7 +37,7 @@ const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// The name of the key in the store.
 const KEY: &str = "https key";
 const HANDSHAKE_RECORD: u8 = 22;
-/// Reads of what a peer says who does not speak TLS.
+/// Reads of what a peer sends that does not speak TLS.
 const UNREAD_MAX: usize = 64;
 const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n\
                          Content-Length: 44\r\n\r\nThis port speaks HTTPS: write https:// here\n";
@@ -149,7 +149,7 @@ impl Https {
         self.0.shown.0.read().expires_at
     }
 
-    /// Looks at the files at once, whether they seem to have changed or not.
+    /// Reads the files at once, whether they seem to have changed or not.
     pub fn reload(&self) {
         self.0.wanted.notify_one();
     }
@@ -188,7 +188,7 @@ impl Https {
         }
     }
 
-    /// An address from which somebody known called.
+    /// An address with authenticated calls.
     pub(super) fn know(&self, address: IpAddr) {
         self.0.handshakes.know([address]);
     }
@@ -231,7 +231,7 @@ async fn refuse_plain(stream: &mut TcpStream) {
 }
 
 impl Source {
-    /// Whether another authority vouches for the server by now; a store that does not tell changes nothing.
+    /// Whether another authority vouches for the server by now; an unreadable store changes nothing.
     async fn follow_authority(&self) -> bool {
         let Self::Own { authority, store, .. } = self else { return false };
         let Ok(present) = crate::gateway::authority(store).await else { return false };

@@ -20,12 +20,12 @@ use proctor_model::{FieldError, Message, messages};
 use crate::control::Caller;
 use crate::shares::{Allowance, Buckets, Held, Shares, Shortage};
 
-/// Calls at the same time where nothing else is said.
+/// Default limit of concurrent calls.
 pub(super) const CONCURRENCY: NonZeroU32 = NonZeroU32::new(512).expect("it is not zero");
 /// Attempts to sign in, of one address.
 pub(super) const SIGN_INS: RateLimit = RateLimit(NonZeroU32::new(10).expect("it is not zero"));
-/// Sign-ins and password changes of one user that succeed, each of which is in the audit: so many at once, and then
-/// one in every [`SESSION_PERIOD`].
+/// Successful sign-ins and password changes of one user, each of which is audited: so many at once, and then one per
+/// [`SESSION_PERIOD`].
 const SESSIONS_AT_ONCE: u32 = 30;
 const SESSION_PERIOD: Duration = Duration::from_secs(10);
 
@@ -55,7 +55,7 @@ impl Rates {
         Self::of(limit.map(second_at_once))
     }
 
-    /// For what a user does that is always in the audit.
+    /// For user actions that are always audited.
     pub(super) fn of_sessions() -> Self {
         Self::of(Some(Allowance { at_once: SESSIONS_AT_ONCE.into(), per_second: SESSION_PERIOD.as_secs_f64().recip() }))
     }
@@ -151,7 +151,7 @@ impl Quota {
         self.take_as(caller.account(), caller.is_admin())
     }
 
-    /// As [`Self::take`], for a call that may give its permit back and take it again.
+    /// As [`Self::take`], for a call that may release its permit and take it again.
     pub(super) fn take_turn(&self, caller: &Caller) -> Result<CallTurn, Exceeded> {
         let turn = CallTurn {
             quota: self.clone(),

@@ -31,7 +31,7 @@ use crate::metrics::{Border, process_exposition};
 
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// How an answer is counted beside its HTTP status: the compatible APIs answer most failures with 200.
+/// How a response is counted besides its HTTP status: the compatible APIs answer most failures with 200.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CountedAs(pub(super) &'static str);
 
@@ -70,7 +70,7 @@ struct Rendered {
 }
 
 impl ServerMetrics {
-    /// A text that is not older than the question. Whoever waits for the one under way shares the next.
+    /// A text that is not older than the request. Those who wait for the one in progress share the next.
     async fn text(&self, render: impl FnOnce() -> String + Send + 'static) -> SharedText {
         let asked = Instant::now();
         let mut last = Arc::clone(&self.0).lock_owned().await;
@@ -80,7 +80,7 @@ impl ServerMetrics {
             }
             tokio::time::sleep_until(rendered.rests_until.into()).await;
         }
-        // On a thread of its own, and to its end: who hangs up makes no room for another.
+        // On its own thread, and to its end: a client that disconnects makes no room for another.
         let rendering = tokio::task::spawn_blocking(move || {
             let begun = Instant::now();
             let text = SharedText::from(render());

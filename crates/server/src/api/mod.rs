@@ -68,7 +68,7 @@ pub use settings::{ApiState, Networks, Settings};
 pub struct RouteInfo {
     pub method: Method,
     pub path: String,
-    /// None: whoever reaches the server may call it.
+    /// None: anyone who can reach the server may call it.
     pub class: Option<Class>,
     pub mutates: bool,
 }
@@ -107,7 +107,7 @@ pub async fn serve(
     Ok(bound)
 }
 
-/// Gives back the memory of tasks that nobody polls any more.
+/// Frees the memory of tasks that nobody polls any more.
 async fn forget_unread(border: Arc<settings::ApiShared>) {
     let mut period = tokio::time::interval(Duration::from_secs(60));
     loop {

@@ -17,7 +17,7 @@ use super::error::{ApiError, Problem};
 use super::heavy::Heavy;
 use super::limits::{CallTurn, Exceeded, Quota, QuotaPermit};
 
-/// What is built of a smaller body is bounded by the number of calls.
+/// The parsed form of a smaller body is bounded by the number of calls.
 const UNCOUNTED_BYTES_MAX: usize = 64 * 1024;
 /// About a millisecond of parsing.
 const INLINE_BYTES_MAX: usize = 256 * 1024;
@@ -56,7 +56,7 @@ pub(super) fn is_large(body: &[u8]) -> bool {
     body.len() > INLINE_BYTES_MAX
 }
 
-/// What was made of a body, and the room that it takes; none where it is small.
+/// The parsed form of a body, and the room it takes; none if it is small.
 #[derive(Debug)]
 pub(super) struct Parsed<T> {
     pub(super) value: T,
@@ -116,11 +116,11 @@ impl Lane {
             return Err(too_many_values().into());
         }
         let room = Some(bodies.room_for_values(count.weight(), sender).await?);
-        // The room goes with the work: a caller who hangs up does not end the parsing.
+        // The room goes with the work: a caller that disconnects does not end the parsing.
         self.off_workers(body, |body| Ok(Parsed { value: parse(body)?, room })).await
     }
 
-    /// As [`Self::run`], where `parse` builds nothing but what it looks for.
+    /// As [`Self::run`], for a `parse` that builds only what it looks for.
     pub(super) async fn look<T, E, F>(&self, body: &Bytes, parse: F) -> Result<T, E>
     where
         T: Send + 'static,

@@ -18,7 +18,7 @@ use super::settings::Networks;
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// Proxies in front, and how they tell whom they forward.
+/// Proxies in front, and how they report whom they forward.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies {
     pub networks: Networks,
@@ -42,7 +42,7 @@ pub(super) struct OverTls;
 /// Who sent a request, and how it reached the first of our proxies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reached {
-    /// None where that cannot be told.
+    /// None if that cannot be determined.
     pub(super) from: Option<IpAddr>,
     pub(super) is_https: bool,
 }
@@ -74,7 +74,7 @@ impl TrustedProxies {
     }
 }
 
-/// Puts [`Reached`] beside every request.
+/// Attaches [`Reached`] to every request.
 pub(super) async fn resolve(State(proxies): State<TrustedProxies>, mut request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip().to_canonical());
     let is_tls = request.extensions().get::<OverTls>().is_some();

@@ -70,7 +70,7 @@ impl Call {
                     Err(error) => return Err(early(&state, body, &peer, error).await),
                 };
                 let body = state.border.bodies.read(body, &BodySender::caller(&caller)).await?;
-                // Not before the body is there: one that comes slowly takes no call from others.
+                // Not before the body has arrived: a slow one takes no call from others.
                 let turn = state.border.calls.take_turn(&caller)?;
                 (caller, turn, body)
             }
@@ -131,7 +131,7 @@ pub(super) fn origin_of(headers: &HeaderMap, extensions: &Extensions) -> Origin 
     Origin { remote, request_id: RequestId::of(headers).to_string(), trace_parent }
 }
 
-/// Tells who sends the request, and its connection that it serves somebody who is known.
+/// Authenticates the sender, and marks the connection as serving an authenticated caller.
 pub(super) async fn known(
     state: &ApiState,
     credentials: &Credentials,
@@ -152,7 +152,7 @@ pub(super) async fn admitted<T>(
 ) -> Result<(Caller, T), ApiError> {
     let connection = extensions.get::<Arc<Connection>>();
     let is_known = || connection.into_iter().for_each(|connection| connection.is_of_somebody_known());
-    // A signature may be a copy until it has counted; others are known also where their call is put off.
+    // A signature may be a copy until it has counted; others are known even if their call is rejected for now.
     let is_signed = matches!(credentials, Credentials::Signed(..));
     let admit = |caller: &Caller| {
         if !is_signed {
@@ -171,10 +171,10 @@ async fn early(state: &ApiState, body: Body, peer: &str, error: ApiError) -> Api
     error
 }
 
-/// Why what an ESB says is not believed, which counts only where the body proves nothing.
+/// Why what an ESB says is not trusted, which matters only if the body proves nothing.
 type EsbRejection = Option<ApiError>;
 
-/// The header for them alone where it is present; behind an ESB, what that says.
+/// Only the header if it is present; behind an ESB, what that says.
 fn in_headers(
     state: &ApiState,
     family: Family,
@@ -209,14 +209,14 @@ async fn in_body(
     }
 }
 
-/// What is signed is the path as it was sent, with its slash.
+/// The signature covers the path as it was sent, with its slash.
 fn signed_of(head: &Parts, body: &Bytes) -> Result<Option<Signed>, ApiError> {
     let uri = head.extensions.get::<OriginalUri>().map_or(&head.uri, |uri| &uri.0);
     let malformed = |reason| ApiError::new(Problem::MalformedAuthorization, reason);
     Signed::of(&head.method, uri, body).map_err(malformed)
 }
 
-/// Unknown fields are skipped without being built: nobody has proved anything yet.
+/// Unknown fields are skipped without being built: nothing is proved yet.
 fn plain_of(method: &Method, uri: &Uri, body: &[u8]) -> Result<Plain, ApiError> {
     let in_body = if body.is_empty() { Plain::default() } else { parse_object(body)? };
     if in_body.is_empty() && method == Method::GET {

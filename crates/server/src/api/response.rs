@@ -33,7 +33,7 @@ const JSON: [(HeaderName, &str); 1] = [(header::CONTENT_TYPE, "application/json"
 /// What the original answers for an unknown path, word for word; it has no code.
 const NOT_FOUND: &str = "The content does not exist";
 
-/// The id of one request: the caller's where it is a sane one, else our own.
+/// The id of one request: the caller's if it is a sane one, otherwise our own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestId(String);
 
@@ -216,7 +216,7 @@ fn header_text(text: &str) -> HeaderValue {
     HeaderValue::from_str(&text).expect("printable ASCII is legal in a header")
 }
 
-/// A caller's mistake is the caller's business; trouble of ours wakes someone.
+/// A caller's mistake is the caller's business; our own failures wake someone.
 fn log(id: &RequestId, error: &ApiError) {
     match &error.source {
         Some(source) => tracing::error!(request = id.0, error = chain(source), "a request failed"),

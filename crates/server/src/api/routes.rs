@@ -19,7 +19,7 @@ use super::request::Call;
 use super::response::{PanicAnswer, ResponseWriter};
 use super::{ApiState, RouteInfo, family, gse, job, unknown_path};
 
-/// What a caller can have done, in whatever dialect.
+/// A capability, in whatever dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Capability {
     Register,
@@ -181,7 +181,7 @@ pub(super) fn router() -> Router<ApiState> {
     router.method_not_allowed_fallback(unknown_path)
 }
 
-/// Who asks and what is read, then the capability, then the envelope of the family.
+/// Authentication and parsing, then the capability, then the envelope of the family.
 fn endpoint(route: &Route) -> MethodRouter<ApiState> {
     let (family, capability) = (route.family, route.capability);
     let handler = async move |State(state): State<ApiState>, request: Request| {

@@ -26,15 +26,15 @@ use super::proxies::OverTls;
 use super::settings::Networks;
 use crate::log_limit::LogLimit;
 
-/// After shutdown is asked for, requests that are under way get this long to end.
+/// After shutdown is requested, requests in progress get this long to finish.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
-/// A connection that gives way may end an answer that is almost written.
+/// An evicted connection may finish a response that is almost written.
 const GOODBYE_MAX: Duration = Duration::from_secs(1);
 /// Calls at the same time on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 64;
-/// What a peer may send on one HTTP/2 connection before anybody reads it.
+/// What a peer may send on one HTTP/2 connection before it is read.
 const HTTP2_WINDOW_BYTES: u32 = 256 * 1024;
-/// Bounds a head, and what is read of a body ahead of its reader.
+/// Bounds headers, and what is read of a body ahead of its reader.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
 /// What every connection needs.
@@ -169,7 +169,7 @@ where
 }
 
 impl Service {
-    /// People can do something about a client that speaks TLS to a plain port; the rest is for debugging.
+    /// A client that speaks TLS to a plain port can be fixed; the rest is for debugging.
     fn told(&self, peer: SocketAddr, ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
         let Err(error) = ended else { return };
         let is_no_http = error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse);

@@ -37,7 +37,7 @@ use crate::webhooks::AddressFilter;
 pub struct Settings {
     /// From where the names in Bk-App-Code and Bk-Username are believed without a secret.
     pub procapi_from: Networks,
-    /// Proxies in front, which tell the addresses of callers.
+    /// Proxies in front, which report the addresses of callers.
     pub proxies: TrustedProxies,
     /// The key of a gateway in front, whose X-Bkapi-JWT is believed.
     pub gateway_key: Option<GatewayKey>,
@@ -74,7 +74,7 @@ impl Default for Settings {
     }
 }
 
-/// Networks in CIDR form, joined by commas; an address alone is the network of that one host.
+/// Networks in CIDR form, separated by commas; a single address is the network of that one host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Networks(Vec<IpNet>);
 
@@ -205,7 +205,7 @@ impl ApiState {
         SignInLink { path: format!("/sign-in#link={code}"), expires_at }
     }
 
-    /// Has every caller verified anew; after a change of apps, users or tokens.
+    /// Has every caller verified again; after a change of apps, users or tokens.
     pub(super) fn forget_verified(&self) {
         self.border.verifier.forget();
     }

@@ -48,7 +48,7 @@ impl Missing {
 /// Where a host is that a call names, also one that is not known: that has the placement of its address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot<'a> {
-    /// Refusals name it as the call does: they must not tell what an agent id stands for.
+    /// Refusals name it as the call does: they must not reveal what an agent id stands for.
     pub(super) named: &'a HostRef,
     business: Option<u64>,
     cloud: Option<u32>,
@@ -85,8 +85,8 @@ impl Control {
         Ok(named().map(spot).collect())
     }
 
-    /// What these may do together: a call is allowed where one of them is. Read anew for every call,
-    /// so that a change counts at once, also one that was made beside the server.
+    /// The combined permissions of these: a call is allowed if one of them is. Read afresh for every call, so that a
+    /// change counts at once, even one made outside the server.
     pub async fn permissions(&self, subjects: &[Subject]) -> Result<Arc<Permissions>> {
         let refused = |refusal: Refusal| ControlError::Unauthenticated(refusal.message());
         Ok(Arc::new(self.inner.store.permissions(subjects).await?.map_err(refused)?))
@@ -97,7 +97,7 @@ impl Control {
         self.inner.notifiers.access.send_replace(());
     }
 
-    /// Changes when somebody may have got or lost a right through this server.
+    /// Changes when somebody may have gained or lost a permission through this server.
     pub(super) fn access_changes(&self) -> watch::Receiver<()> {
         self.inner.notifiers.access.subscribe()
     }
@@ -130,8 +130,8 @@ impl Control {
     }
 }
 
-/// Without a change through this server, rights are read again when they are older than this: a tool may
-/// have changed them beside it.
+/// Without a change through this server, permissions are re-read when they are older than this: a tool may have
+/// changed them outside it.
 const STALE_AFTER: Duration = Duration::from_secs(1);
 
 /// A caller over a time longer than one call.
@@ -148,7 +148,7 @@ impl LiveCaller {
         self.changes.has_changed().unwrap_or(false) || self.checked.elapsed() >= STALE_AFTER
     }
 
-    /// The caller with what they may do now; an error where they may not call any more.
+    /// The caller with its current permissions; an error if it may no longer call.
     pub async fn current(&mut self, control: &Control) -> Result<&Caller> {
         if self.is_stale() && !self.caller.subjects.is_empty() {
             self.changes.mark_unchanged();
@@ -184,7 +184,7 @@ impl Caller {
         classes.iter().find(|class| !self.permissions.allows(*class, &spot.access_target(Some(namespace))))
     }
 
-    /// Whether any spec may be registered there, without a look at its bounds.
+    /// Whether any spec may be registered there, ignoring its bounds.
     pub(super) fn may_register_unbounded(&self, spot: &Spot<'_>, namespace: &Namespace) -> bool {
         self.permissions.registers_unbounded(&spot.access_target(Some(namespace)))
     }
@@ -208,7 +208,7 @@ impl Caller {
         Outcome::new(Code::Forbidden, message, false)
     }
 
-    /// Whether this is an administrator, who gets in where others have to wait.
+    /// Whether this is an administrator, who is admitted where others have to wait.
     pub(crate) fn is_admin(&self) -> bool {
         self.permissions.allows_everywhere(Class::Admin)
     }

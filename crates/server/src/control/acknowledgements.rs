@@ -15,7 +15,7 @@ use proctor_model::OperationId;
 use super::Session;
 use super::reports::RUSH_MIN;
 
-/// Well beyond the time of a call to a large fleet, and well below that of anybody who waits for it.
+/// Well beyond the duration of a call to a large fleet, and well below the patience of anybody who waits for it.
 const WAIT_MAX: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl Acknowledgements {
         owed.since.get_or_insert(now);
     }
 
-    /// Wakes the sessions that owe some, where they need not wait.
+    /// Wakes the sessions that owe some, if they need not wait.
     pub(super) fn tell_due(&self, open_targets: usize, now: Instant) {
         let mut owed = self.owed.lock();
         let has_waited = owed.since.is_some_and(|since| now.saturating_duration_since(since) >= WAIT_MAX);

@@ -31,7 +31,7 @@ impl Control {
         self.inner.assignments.send(wanted).await.map_err(|_| ControlError::ShuttingDown)?;
         match answered.await {
             Ok(assignments) => Ok(assignments),
-            // The read failed for all of them; what the store says to this one is told.
+            // The read failed for all of them; this one's error from the store is returned.
             Err(_) => Ok(self.inner.store.assignments(session.agent(), since).await?),
         }
     }

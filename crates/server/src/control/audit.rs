@@ -21,11 +21,12 @@ pub(super) const TARGETS_NAMED_MAX: usize = 1000;
 /// With no more text than this, and the last of them.
 const TARGETS_BYTES_MAX: usize = 128 * 1024;
 
-/// Of what was refused or changed nothing no more are named: whoever may do nothing must not fill the store by asking.
-/// Nor where a change ends, whose beginning names them, and beyond what one caller's changes may name in an hour.
+/// Refusals and calls that changed nothing name no more than this: a caller without permissions must not fill the
+/// store by asking. The same goes for the end of a change, whose beginning names them, and beyond what one caller's
+/// changes may name in an hour.
 const FEW_TARGETS: usize = 20;
 
-/// What is done to what, in the words of the audit.
+/// What is done to what, in the terms of the audit log.
 #[derive(Clone, Debug)]
 pub struct AuditAction {
     pub action: Cow<'static, str>,
@@ -75,7 +76,7 @@ impl AuditAction {
         self
     }
 
-    /// Names the first targets alone. Their number stays.
+    /// Names only the first targets. Their number stays.
     fn shorten(&mut self) {
         self.targets.truncate(FEW_TARGETS);
         self.target_bytes = self.targets.iter().map(String::len).sum();
@@ -108,8 +109,8 @@ impl Caller {
 }
 
 impl Control {
-    /// Makes a change with its trace; `told` gives the result in a few words. Carried to its end
-    /// even where the caller goes away.
+    /// Makes a change with its audit entries; `told` gives the result in a few words. Runs to its end even if the
+    /// caller disconnects.
     pub async fn audited<T, F, Fut>(
         &self,
         caller: &Caller,
@@ -190,7 +191,7 @@ impl Control {
         own
     }
 
-    /// Writes the counts of what the audit does not list. For a server that takes no more calls.
+    /// Writes the counts of what the audit log does not list. For a server that accepts no more calls.
     pub async fn end_audit(&self) {
         for budget in [&self.inner.budgets.refusals, &self.inner.budgets.unchanged] {
             self.write_refusals(budget.drained()).await;
@@ -207,7 +208,7 @@ impl Control {
     }
 }
 
-/// Makes a change on the store with its trace; `told` gives the result in a few words.
+/// Makes a change on the store with its audit entries; `told` gives the result in a few words.
 pub(crate) async fn audited_on<T>(
     store: &dyn Store,
     caller: &Caller,
@@ -224,7 +225,7 @@ pub(crate) async fn audited_on<T>(
     let mut ended = AuditDraft { of: Some(begun), ..caller.entry(deed, AuditPhase::Ended, outcome) };
     ended.targets.truncate(FEW_TARGETS); // the entry of the beginning has them all
     if let Err(error) = store.append_audit(ended, clock::unix_millis()).await {
-        // The change is made and its beginning is on record: the answer must not deny it.
+        // The change is made and its beginning is audited: the response must not deny it.
         tracing::error!(%error, action = %deed.action, begun, "cannot audit end of change");
     }
     done

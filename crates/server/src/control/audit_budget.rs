@@ -17,7 +17,7 @@ use super::Caller;
 use super::budget::HOUR;
 use crate::shares::{Held, Shares, payer_of};
 
-/// Calls of one caller in an hour that are listed one by one.
+/// Calls of one caller per hour that are listed individually.
 const LISTED_MAX: u64 = 200;
 /// Of one action in any case.
 const OF_ACTION_MIN: u32 = 5;
@@ -92,12 +92,12 @@ impl AuditBudget {
         (ended, Some(entry))
     }
 
-    /// What is to be told of hours that are over.
+    /// What is to be reported about finished hours.
     pub(super) fn ended(&self, now: Instant) -> Vec<AuditDraft> {
         self.take(|listed| listed.is_over(now))
     }
 
-    /// What is to be told of all hours, because the server ends.
+    /// What is to be reported about all hours, because the server shuts down.
     pub(super) fn drained(&self) -> Vec<AuditDraft> {
         self.take(|_| true)
     }

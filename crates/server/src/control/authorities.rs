@@ -46,7 +46,7 @@ impl Believed {
         Announced { authorities_pem: self.authorities.pem(), issuing: self.authorities.issuing().fingerprint() }
     }
 
-    /// Whether there is nothing left to follow for whoever trusts these.
+    /// Whether there is nothing left to follow for a peer that trusts these.
     fn is_all(&self, trust: &PeerTrust) -> bool {
         let fingerprints: Vec<String> = self.authorities.all().map(Authority::fingerprint).collect();
         self.authorities.phase() == RotationPhase::Idle
@@ -55,7 +55,7 @@ impl Believed {
     }
 }
 
-/// What an agent was told on its session.
+/// What was sent to an agent on its session.
 #[derive(Debug, Default)]
 pub(super) struct ToldAuthorities {
     generation: u64,
@@ -63,7 +63,7 @@ pub(super) struct ToldAuthorities {
     is_answered: bool,
 }
 
-/// The authorities, and who believes which.
+/// The authorities, and which peers trust which.
 #[derive(Debug)]
 pub(super) struct AuthorityBoard {
     believed: Mutex<Option<Arc<Believed>>>,
@@ -111,7 +111,7 @@ fn of_relay(relay: &RelayId) -> String {
 }
 
 impl Control {
-    /// How many certificates were signed in the life of this server; goes on counting.
+    /// How many certificates were signed in this run of the server; keeps counting.
     pub(crate) fn certificates_signed(&self) -> Arc<AtomicU64> {
         self.inner.authorities.signed.clone()
     }
@@ -130,7 +130,7 @@ impl Control {
         self.inner.authorities.believed.lock().clone().expect("the authorities are read before the link is served")
     }
 
-    /// Takes over what the store has now, and tells everybody who is connected where it is something else.
+    /// Loads the store's current state, and notifies all connected peers if it has changed.
     pub(crate) async fn reload_authorities(&self) -> Result<Arc<Believed>, ServerError> {
         let secret = gateway::authority_secret(&self.inner.store).await?;
         let board = &self.inner.authorities;
@@ -161,8 +161,8 @@ impl Control {
         self.inner.authorities.generations.subscribe()
     }
 
-    /// What the agent must be told of the authorities, once on a session for each change. Outside of a rotation only who
-    /// still believes something else is told.
+    /// What the agent must be sent about the authorities, once per session and change. Outside a rotation only peers
+    /// that still trust something else are notified.
     pub(crate) fn take_announcement(&self, session: &Session) -> Option<Announced> {
         let believed = self.inner.authorities.believed.lock().clone()?;
         {
@@ -189,7 +189,7 @@ impl Control {
         (is_rotating || self.inner.authorities.trust_of(peer).is_some()).then(|| believed.announced())
     }
 
-    /// The agent has said what is on its disk.
+    /// The agent has reported what is on its disk.
     pub(crate) async fn agent_trusts(&self, session: &Session, trusted: Trusted) {
         session.told_authorities.lock().is_answered = true;
         self.keep_trust(of_agent(session.agent()), trusted).await;
@@ -220,7 +220,7 @@ impl Control {
         }
     }
 
-    /// What cannot be kept is said again on the next session.
+    /// What cannot be stored is reported again on the next session.
     async fn keep_trust(&self, peer: String, Trusted { authorities, certified_by }: Trusted) {
         let trust = PeerTrust { authorities, certified_by };
         let board = &self.inner.authorities;

@@ -15,7 +15,7 @@ use proctor_model::{AgentId, EventKind, messages};
 
 use super::{Control, Greeting, Session};
 
-/// A run that was heard no longer ago is there; one that crashed is quiet, and its successor waits for so long.
+/// A run heard more recently than this is alive; one that crashed is silent, and its successor waits for this long.
 const HEARD_MIN: Duration = Duration::from_secs(10);
 const TELL_PERIOD: Duration = Duration::from_secs(600);
 
@@ -24,7 +24,7 @@ pub(super) fn heard_within(beat: Duration) -> Duration {
     (beat * 3 / 2).max(HEARD_MIN)
 }
 
-/// Agents of which a copy was refused lately.
+/// Agents of which a copy was refused recently.
 #[derive(Debug, Default)]
 pub(super) struct Clones(Mutex<HashMap<AgentId, Refusals>>);
 
@@ -38,7 +38,8 @@ struct Refusals {
 }
 
 impl Clones {
-    /// A run was refused because the session of this epoch was there, last heard at `heard`. Whether to tell.
+    /// A run was refused because the session of this epoch was there, last heard at `heard`. Returns whether to
+    /// report it.
     fn refused(&self, agent: &AgentId, epoch: u64, heard: Instant, now: Instant) -> bool {
         let mut clones = self.0.lock();
         let refusals = Self::entry(&mut clones, agent, epoch, now);
@@ -47,7 +48,7 @@ impl Clones {
         heard > refusals.since && refusals.tell(now)
     }
 
-    /// A run came with an older state than the store has seen. Whether to tell.
+    /// A run came with an older state than the store has seen. Returns whether to report it.
     fn came_late(&self, agent: &AgentId, now: Instant) -> bool {
         let mut clones = self.0.lock();
         let refusals = Self::entry(&mut clones, agent, 0, now);

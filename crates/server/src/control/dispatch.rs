@@ -17,10 +17,11 @@ use super::Result;
 use super::open_room::{OpenRooms, Opens};
 use crate::pace::Pace;
 
-/// How long a target waits for an agent that is not connected and not expected back; a client is told within 3 s.
+/// How long a target waits for an agent that is not connected and not expected back; a client gets its result within
+/// 3 s.
 const ABSENCE_GRACE: Duration = Duration::from_secs(2);
-/// How long an operation may take to its agent, and its outcome back. The way back is what is left when an
-/// operation begins as late as it may.
+/// How long an operation may take to reach its agent, and its outcome to come back. The way back is what is left when
+/// an operation begins as late as it may.
 pub(super) const TRAVEL: Duration = Duration::from_secs(5);
 
 /// What the handshake of one agent may take, on a slow machine.
@@ -28,8 +29,8 @@ const HANDSHAKE_MAX: Duration = Duration::from_millis(5);
 /// However large the fleet.
 const RETURN_GRACE_MAX: Duration = Duration::from_secs(300);
 
-/// After the server's own start, so many agents that were connected before get this long to come back: for what may
-/// keep an agent away that lives, and for its turn among all others.
+/// After the server's own start, this many agents that were connected before get this long to come back: for what may
+/// keep a live agent away, and for its turn among all others.
 pub(super) fn return_grace(agents: usize) -> Duration {
     let handshakes = HANDSHAKE_MAX.saturating_mul(u32::try_from(agents).unwrap_or(u32::MAX));
     (Pace::of_fleet(agents).return_max() + handshakes).min(RETURN_GRACE_MAX)
@@ -77,7 +78,7 @@ struct Pending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cancelled {
     No,
-    /// The agent has to be told; not done on the present session.
+    /// The agent has to be notified; not done on the current session.
     Untold,
     Told,
 }
@@ -129,7 +130,7 @@ impl Dispatch {
         self.open.get(operation).map(|pending| (pending.added, &pending.agent, &pending.target))
     }
 
-    /// Room for targets that are to be added; given back where they are not.
+    /// Room for targets that are to be added; released if they are not.
     pub(super) fn take_room(&mut self, account: &str, targets: usize, opens: Opens) -> Result<()> {
         self.rooms.take(self.open.len(), account, targets, opens)
     }
@@ -157,8 +158,8 @@ impl Dispatch {
         self.insert(open);
     }
 
-    /// Targets of a task that was made just now. Returns the agents among theirs that are connected;
-    /// one that connects later asks by itself.
+    /// Targets of a task that was just created. Returns those of their agents that are connected; one that connects
+    /// later asks on its own.
     pub(super) fn add(&mut self, targets: Vec<OpenTarget>, now: Instant) -> Vec<AgentId> {
         let agents = targets.iter().filter_map(|target| target.agent.as_ref());
         let connected = agents.filter(|agent| self.connected.contains_key(agent)).cloned().collect();
@@ -201,8 +202,7 @@ impl Dispatch {
         before.is_none() && !was_expected
     }
 
-    /// Agents that were connected before the server's start and have not come back in time; told
-    /// once.
+    /// Agents that were connected before the server's start and have not come back in time; reported once.
     pub(super) fn take_lost(&mut self, now: Instant) -> Vec<AgentId> {
         if now < self.return_until {
             return Vec::new();
@@ -217,13 +217,13 @@ impl Dispatch {
         }
     }
 
-    /// As [`Self::disconnected`], of an agent that is still on its way back.
+    /// As [`Self::disconnected`], for an agent that is still on its way back.
     pub(super) fn still_returns(&mut self, agent: &AgentId, epoch: u64) {
         self.disconnected(agent, epoch);
         self.expected.insert(agent.clone());
     }
 
-    /// The next session sends everything again; the agent's ledger tells what it knows.
+    /// The next session sends everything again; the agent's ledger tells what is already done.
     fn unsend(&mut self, agent: &AgentId) {
         for operation in self.by_agent.get(agent).into_iter().flatten() {
             let Some(pending) = self.open.get_mut(operation) else { continue };
@@ -234,8 +234,8 @@ impl Dispatch {
         }
     }
 
-    /// Marks what is open of a task, so that it is not delivered any more. Returns what no agent has
-    /// heard of, to be ended at once, and the agents that must be told.
+    /// Marks the open targets of a task, so that they are no longer delivered. Returns those that no agent has
+    /// received, to be ended at once, and the agents that must be notified.
     pub(super) fn cancel(&mut self, task: TaskId) -> (Vec<OperationId>, HashSet<AgentId>) {
         let (mut unsent, mut told) = (Vec::new(), HashSet::new());
         for (operation, pending) in self.open.range_mut(OperationId::all_of(task)) {
@@ -251,7 +251,7 @@ impl Dispatch {
         (unsent, told)
     }
 
-    /// Cancelled operations that the agent may be at and was not told of on this session.
+    /// Cancelled operations that the agent may be running and was not notified of on this session.
     pub(super) fn take_cancels(&mut self, agent: &AgentId, epoch: u64) -> Vec<OperationId> {
         let mut untold = Vec::new();
         if self.connected.get(agent) != Some(&epoch) {
@@ -294,7 +294,7 @@ impl Dispatch {
         deliveries
     }
 
-    /// The agent does not come back; returns what is open of it.
+    /// The agent does not come back; returns its open targets.
     pub(super) fn forget(&mut self, agent: &AgentId) -> Vec<OperationId> {
         self.expected.remove(agent);
         self.by_agent.get(agent).cloned().unwrap_or_default()

@@ -17,9 +17,9 @@ use proctor_model::{AgentId, Event};
 const BURST_BYTES: f64 = 64.0 * 1024.0 * 1024.0;
 /// 88 MB in a day; one or two events in a second.
 const SUSTAINED_BYTES_PER_SEC: f64 = 1024.0;
-/// Some thousand comings and goings.
+/// A few thousand connects and disconnects.
 const PRESENCE_BYTES: f64 = 2.0 * 1024.0 * 1024.0;
-/// The columns and the index entries of a row, beside the texts.
+/// The columns and index entries of a row, besides the texts.
 const ROW_BYTES: usize = 256;
 const TELL_PERIOD: Duration = Duration::from_secs(600);
 
@@ -55,7 +55,7 @@ impl Account {
         self.at = now;
     }
 
-    /// Whether a loss may be told now.
+    /// Whether a loss may be reported now.
     fn is_due(&self, now: Instant) -> bool {
         self.told_at.is_none_or(|at| now.saturating_duration_since(at) >= TELL_PERIOD)
     }
@@ -101,7 +101,7 @@ impl EventBudgets {
         })
     }
 
-    /// How many events of which agents were dropped and are to be told of now.
+    /// How many events of which agents were dropped and are to be reported now.
     pub(super) fn take_dropped(&self, now: Instant) -> Vec<(AgentId, u64)> {
         let mut told = Vec::new();
         self.0.lock().retain(|agent, account| {
@@ -119,7 +119,7 @@ impl EventBudgets {
         told
     }
 
-    /// They could not be told.
+    /// They could not be reported.
     pub(super) fn put_back_dropped(&self, dropped: Vec<(AgentId, u64)>, now: Instant) {
         for (agent, count) in dropped {
             self.with(&agent, now, |account| account.dropped += count);

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::{Caller, Control, LiveCaller, Result, Session};
 use crate::webhooks::{AddressFilter, WebhookTrial, WebhookUrl, seal, seal_old, send_trial};
 
-/// Each is a task of its own that reads every event that may concern it.
+/// Each is its own task that reads every event that may concern it.
 pub const WEBHOOKS_MAX: usize = 100;
 /// Followers that look again soon after an event; the ones beyond wait [`CROWD_PAUSE`] in between.
 const FOLLOWERS_MAX: usize = 256;
@@ -26,7 +26,7 @@ const CROWD_PAUSE: Duration = Duration::from_secs(1);
 /// A follower that was woken for nothing waits this long before it reads again.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(50);
 
-/// What wakes those who wait for events, webhooks or changes of rights.
+/// Wakes those who wait for events, webhooks or changes of permissions.
 #[derive(Debug)]
 pub(super) struct ChangeNotifiers {
     events: watch::Sender<()>,
@@ -79,8 +79,8 @@ fn events_dropped(count: u64) -> Event {
 }
 
 impl Control {
-    /// Stores what an agent reports; its session then tells it how far it may forget. After an error
-    /// nothing later may be stored before these are: it would say that these are stored too.
+    /// Stores what an agent reports; its session then tells it how far it may forget. After an error nothing later
+    /// may be stored before these are: it would acknowledge these too.
     pub async fn events_arrived(&self, session: &Session, events: &[Event]) -> Result<()> {
         let (agent, budgets) = (session.agent(), &self.inner.event_budgets);
         let admitted = budgets.admit(agent, events, Instant::now());
@@ -100,7 +100,7 @@ impl Control {
         Ok(())
     }
 
-    /// Tells, once in a while, how many events of which hosts were dropped.
+    /// Reports, from time to time, how many events of which hosts were dropped.
     pub(super) async fn tell_dropped_events(&self) {
         let dropped = self.inner.event_budgets.take_dropped(Instant::now());
         if dropped.is_empty() {
@@ -156,8 +156,8 @@ impl Control {
         }
     }
 
-    /// As [`Self::events`], but where nothing matches yet it waits for what does, at most `wait`. Ends with an
-    /// error when the caller may not read these events any more.
+    /// As [`Self::events`], but if nothing matches yet it waits for a match, at most `wait`. Ends with an error when
+    /// the caller may no longer read these events.
     pub async fn follow_events(
         &self,
         standing: &mut LiveCaller,
@@ -222,7 +222,7 @@ impl Control {
         self.inner.notifiers.webhooks.subscribe()
     }
 
-    /// Gets events from now on. None where there are [`WEBHOOKS_MAX`] already.
+    /// Gets events from now on. None if there are [`WEBHOOKS_MAX`] already.
     pub async fn add_webhook(&self, new: NewWebhook) -> Result<Option<Webhook>> {
         let store = &self.inner.store;
         if store.webhooks().await?.len() >= WEBHOOKS_MAX {

@@ -19,7 +19,7 @@ use super::{Caller, Control, HostRef, Result};
 /// It is good for so many times as long as it took to read.
 const GOOD_FOR: u32 = 50;
 const GOOD_FOR_MAX: Duration = Duration::from_secs(10);
-/// The memory is given back when nobody has asked for so long.
+/// The memory is freed when nobody has asked for this long.
 const KEPT_FOR: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Default)]

@@ -38,7 +38,7 @@ impl Control {
                 control.dismiss(agent, &format!("host {host} was enrolled again"));
             }
             control.end_waits_of_others(&changed, (&agent, before), &host).await;
-            // A cordon is of the host: it is over for an agent that left, and holds for the one that came.
+            // A cordon belongs to the host: it ends for an agent that left, and applies to the one that came.
             changed.push(agent);
             control.inner.authorities.forget_agents(&changed);
             control.inner.cordons.read_agents(&*control.inner.store, &changed).await?;
@@ -69,8 +69,8 @@ impl Control {
         Ok(self.inner.store.let_back(agent, key_fingerprint, is_valid, remote, clock::unix_millis()).await?)
     }
 
-    /// The agent has recorded the epoch of its session, or could not: then a copy of its state is not
-    /// told apart, but the agent is still of use.
+    /// The agent has recorded the epoch of its session, or could not: then a copy of its state cannot be detected,
+    /// but the agent is still of use.
     pub async fn settled(&self, session: &Session, recorded: bool) {
         let settled = match recorded {
             true => self.inner.store.settle_session(session.agent(), session.epoch()).await,
@@ -108,8 +108,8 @@ impl Control {
         Ok(self.inner.store.unserved_hosts().await?)
     }
 
-    /// Forgets the host with its registrations and pools, ends its session and what is open there. Its
-    /// processes live on. False for an unknown host.
+    /// Removes the host with its registrations and pools, and ends its session and what is open there. Its processes
+    /// keep running. False for an unknown host.
     pub async fn remove_host(&self, host: &HostKey) -> Result<bool> {
         let Some(removal) = self.begin_removal(host).await? else { return Ok(false) };
         // The host is not known any more, and retention deletes what is left.
@@ -144,7 +144,7 @@ impl Control {
         }
     }
 
-    /// Whether an enrolled host of cloud area 0 has this address. False where that cannot be told.
+    /// Whether an enrolled host of cloud area 0 has this address. False if that cannot be determined.
     pub async fn is_address_of_host(&self, address: IpAddr) -> bool {
         let key = HostKey::new(0, 0, address);
         self.inner.store.sites_by_key(&[key]).await.is_ok_and(|sites| sites.into_iter().flatten().next().is_some())

@@ -24,7 +24,7 @@ pub(super) type Sites = HashMap<AgentId, HostLocation>;
 pub const CORDON_SECS_MAX: u64 = 366 * 24 * 3600;
 const REASON_CHARS_MAX: usize = 200;
 
-/// Why a host is cordoned, as an operator writes it: one line that tells something.
+/// Why a host is cordoned, as an operator writes it: one meaningful line.
 pub fn cordon_reason(text: &str) -> std::result::Result<String, FieldError> {
     let text = text.trim();
     let problem = if text.is_empty() {
@@ -39,7 +39,7 @@ pub fn cordon_reason(text: &str) -> std::result::Result<String, FieldError> {
     Err(FieldError::new("reason", problem))
 }
 
-/// When a cordon that begins now ends: at a time in Unix seconds, after some seconds, or not by itself.
+/// When a cordon that begins now ends: at a time in Unix seconds, after some seconds, or never on its own.
 pub fn cordon_until(
     until: Option<i64>,
     ttl_secs: Option<u64>,
@@ -127,7 +127,7 @@ impl Control {
         Ok(agents.into_iter().zip(sites).filter_map(|(agent, site)| Some((agent, site?))).collect())
     }
 
-    /// Delivers targets whose turn has come, except where their hosts take no starts: those end.
+    /// Delivers targets whose turn has come, except on hosts that accept no starts: those end.
     pub(super) async fn dispatch_admitted(&self, targets: Vec<OpenTarget>, sites: &Sites) {
         let (admitted, refused) = parted(targets, sites);
         self.dispatch_now(admitted);

@@ -104,7 +104,7 @@ type Result<T> = std::result::Result<T, ControlError>;
 const OUTCOMES_QUEUED_MAX: usize = 10_000;
 const SWEEP_PERIOD: Duration = Duration::from_millis(200);
 
-/// How much is under way.
+/// How much is in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queues {
     pub(crate) open_targets: u64,
@@ -173,7 +173,7 @@ struct Inner {
 }
 
 impl Control {
-    /// As [`Self::start_with`], with what is usual.
+    /// As [`Self::start_with`], with the defaults.
     pub async fn start(store: Arc<dyn Store>, tasks: &Tasks) -> Result<Self> {
         Self::start_with(store, tasks, StartOptions::default()).await
     }
@@ -233,7 +233,7 @@ impl Control {
         Ok(control)
     }
 
-    /// What an earlier life of the server left open.
+    /// What an earlier run of the server left open.
     async fn take_up(&self, now: Millis, hosts: &[HostRecord]) -> Result<()> {
         let mut open = self.inner.store.open_targets().await?;
         let tasks: BTreeSet<TaskId> = open.iter().map(|target| target.operation.task).collect();
@@ -268,7 +268,7 @@ impl Control {
         &self.inner.metrics
     }
 
-    /// How much is under way.
+    /// How much is in progress.
     pub(crate) fn queues(&self) -> Queues {
         let outcomes = &self.inner.outcomes;
         let cordoned = self.inner.cordons.agents(clock::unix_millis());
@@ -305,12 +305,12 @@ impl Control {
         Ok(self.inner.store.app(code).await?)
     }
 
-    /// None for a host that is not known, or that the caller may not read: the two look alike.
+    /// None for a host that is unknown, or that the caller may not read: the two look alike.
     pub async fn host(&self, caller: &Caller, host: &HostRef) -> Result<Option<HostRecord>> {
         Ok(self.hosts_named(caller, std::slice::from_ref(host)).await?.pop())
     }
 
-    /// Those of them that are there and that the caller may read, in the same order.
+    /// Those that exist and that the caller may read, in the same order.
     pub async fn hosts_named(&self, caller: &Caller, hosts: &[HostRef]) -> Result<Vec<HostRecord>> {
         caller.require_anywhere(Class::Read)?;
         let found = self.resolve(hosts).await?;
@@ -453,7 +453,7 @@ impl Control {
         }
         self.inner.presence.came_through(&agent, relay_cloud);
         let was_away = self.inner.dispatch.lock().connected(&agent, epoch);
-        // A key that was revoked or replaced since the epoch was given out found no session to end.
+        // A key that was revoked or replaced since the epoch was issued found no session to end.
         if self.compare_state(&session, state).await == Some(epoch) {
             self.tell_online(&agent, &facts, was_away).await;
         } else {
@@ -473,7 +473,7 @@ impl Control {
         Some(messages::target_waits_for_agent(agent, left.as_secs()))
     }
 
-    /// Cancelled operations that the agent has to hear of.
+    /// Cancelled operations that the agent has to be notified of.
     pub fn take_cancels(&self, session: &Session) -> Vec<OperationId> {
         self.inner.dispatch.lock().take_cancels(session.agent(), session.epoch())
     }
@@ -485,7 +485,7 @@ impl Control {
         self.inner.outcomes.send(arrived).await.map_err(|_| ControlError::ShuttingDown)
     }
 
-    /// As [`Self::arrived`]; gives it back where it would have to wait.
+    /// As [`Self::arrived`]; returns it if it would have to wait.
     pub fn arrived_now(
         &self,
         session: &Session,
@@ -499,7 +499,7 @@ impl Control {
         None
     }
 
-    /// None where it is final already: then the agent may forget it.
+    /// None if it is final already: then the agent may forget it.
     fn received(&self, session: &Session, operation: OperationId, outcome: Outcome) -> Option<ReceivedOutcome> {
         let Some(key) = self.inner.dispatch.lock().process_of(session.agent(), &operation) else {
             session.owe([operation]);
@@ -530,15 +530,15 @@ impl Control {
         self.leave_report(session, observations).await;
     }
 
-    /// Every session looks whether there is something to send.
+    /// Every session checks whether there is something to send.
     pub fn wake_all(&self) {
         self.inner.sessions.wake_all();
     }
 
     // Helpers.
 
-    /// Runs `work` to its end even if the caller goes away: what is in the store must also be known
-    /// to the sessions.
+    /// Runs `work` to its end even if the caller disconnects: what is in the store must also be known to the
+    /// sessions.
     async fn run_to_completion<T, F, Fut>(&self, name: &'static str, work: F) -> Result<T>
     where
         T: Send + 'static,
@@ -553,7 +553,7 @@ impl Control {
         answered.await.map_err(|_| ControlError::ShuttingDown)?
     }
 
-    /// Tells the sessions of these agents that there is something new for them.
+    /// Notifies the sessions of these agents that there is something new for them.
     fn wake<'a>(&self, agents: impl Iterator<Item = &'a AgentId>) {
         for agent in agents {
             if let Some(session) = self.inner.sessions.get(agent) {

@@ -32,7 +32,7 @@ impl ReceivedOutcome {
 }
 
 impl Control {
-    /// Writes outcomes in batches; an agent hears of its outcomes only after the write.
+    /// Writes outcomes in batches; an agent gets its acknowledgement only after the write.
     pub(super) async fn record_outcomes(self, mut receiver: mpsc::Receiver<ReceivedOutcome>) {
         let mut arrived = Vec::with_capacity(BATCH_MAX);
         while receiver.recv_many(&mut arrived, BATCH_MAX).await > 0 {
@@ -93,7 +93,7 @@ impl Control {
         }
     }
 
-    /// Ends what waits on hosts that were cordoned since, as if it had been asked for now.
+    /// Ends what waits on hosts that were cordoned since, as if it had been requested now.
     async fn end_cordoned(&self) {
         let cordoned = self.inner.cordons.agents(clock::unix_millis());
         let waiting = if cordoned.is_empty() { Vec::new() } else { self.inner.dispatch.lock().waiting_for(&cordoned) };
@@ -104,7 +104,7 @@ impl Control {
         match self.sites_of(agents.into_iter().collect()).await {
             Ok(sites) => {
                 let mut refused = maintenance::parted(waiting, &sites).1;
-                // What was delivered meanwhile runs, and its agent says what came of it.
+                // What was delivered meanwhile runs, and its agent reports the result.
                 {
                     let mut dispatch = self.inner.dispatch.lock();
                     refused.retain(|(operation, _)| dispatch.end_waiting(operation));
@@ -115,7 +115,7 @@ impl Control {
         }
     }
 
-    /// Ends the targets whose agent is not there or whose time is over.
+    /// Ends the targets whose agent is absent or whose time is over.
     pub(super) async fn sweep(self) {
         let mut period = tokio::time::interval(SWEEP_PERIOD);
         period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -31,20 +31,21 @@ use moving::Moving;
 /// After a write that failed.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// An agent whose relay is gone gets so long to come back through another one; and longer, as long as others of its area
-/// are coming back, up to the limit: relays let agents in at a pace, and the last of thousands wait for their turn.
+/// An agent whose relay is gone gets this long to come back through another one; and longer while others of its area
+/// are coming back, up to the limit: relays admit agents at a limited rate, and the last of thousands wait for their
+/// turn.
 const MOVING_GRACE: Duration = Duration::from_secs(15);
 const MOVING_GRACE_MAX: Duration = Duration::from_secs(120);
-/// An agent whose own connection broke without a word gets one heartbeat to come back, but no less than this: its longest wait
-/// for a server that is not there, and an attempt.
+/// An agent whose own connection broke without a goodbye gets one heartbeat to come back, but no less than this: its
+/// longest wait for a server that is down, and an attempt.
 const SUSPECT_GRACE_MIN: Duration = Duration::from_secs(10);
 /// Others are coming back if the last one did no longer ago.
 const COMING_BACK: Duration = Duration::from_secs(5);
 /// Of agents without a relay, so many must have come back within that time: in a large fleet there is always one that
 /// comes and goes, and it must not keep the others from being called offline.
 const DIRECT_CROWD: usize = 20;
-/// For so long agents that came, and were put off before they proved who they are, keep those of their area from being
-/// called offline. Nothing but their relay says that they came.
+/// For this long, agents that came and were deferred before authentication keep those of their area from being
+/// reported offline. Only their relay says that they came.
 const PUT_OFF_MAX: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]
@@ -70,13 +71,13 @@ struct State {
     came_back: HashMap<u32, Instant>,
     /// When the last agents without a relay came back, the oldest first, as many as make a crowd.
     came_back_directly: VecDeque<Instant>,
-    /// Cloud areas whose agents are put off before they prove who they are.
+    /// Cloud areas whose agents are deferred before authentication.
     put_off: HashMap<u32, PutOff>,
-    /// Agents that nobody was told of, because the relays of their area were gone. The store knows which.
+    /// Agents that were not reported offline, because the relays of their area were gone. The store knows which.
     unreached: HashMap<AgentId, Away>,
 }
 
-/// An agent that went away, and that is waited for since then, or since it was told to come back.
+/// An agent that went away, and has been waited for since then, or since it was told to retry.
 #[derive(Clone, Copy, Debug)]
 struct Away {
     epoch: u64,
@@ -99,7 +100,7 @@ enum Left {
     WithRelay,
     /// Its relay is there.
     Alone,
-    /// With the server's earlier life; it came back, and was put off.
+    /// Left with the server's earlier run; it came back, and was deferred.
     WithServer,
 }
 
@@ -161,7 +162,7 @@ impl Presence {
         self.state.lock().relayed.keys().cloned().collect()
     }
 
-    /// An agent that was away has come, and was told to come later.
+    /// An agent that was away has come, and was told to retry later.
     fn puts_off(&self, agent: &AgentId, until: Instant) {
         let mut state = self.state.lock();
         let State { moving, unreached, returning, relayed, .. } = &mut *state;
@@ -213,7 +214,7 @@ impl Presence {
         self.waits_for(agent, Away { epoch, cloud: Some(cloud), since: now, grace: MOVING_GRACE, left });
     }
 
-    /// The connection of its own has ended without a word.
+    /// Its own connection has ended without a goodbye.
     fn suspects(&self, agent: &AgentId, epoch: u64, now: Instant, beat: Duration) {
         let grace = beat.max(SUSPECT_GRACE_MIN);
         self.waits_for(agent, Away { epoch, cloud: None, since: now, grace, left: Left::Alone });
@@ -290,7 +291,7 @@ impl Presence {
         self.state.lock().moving.suspect_count()
     }
 
-    /// Those of the server's earlier life that may still come back, also those that came and were put off.
+    /// Those of the server's earlier run that may still come back, including those that came and were deferred.
     fn returning_count(&self, now: Instant) -> usize {
         let state = self.state.lock();
         let not_seen = if now < self.grace_ends { state.returning.len() } else { 0 };
@@ -305,7 +306,7 @@ impl Presence {
         self.state.lock().returning.keys().cloned().collect()
     }
 
-    /// The agent has a session again. Whether its absence was not told to anybody yet.
+    /// The agent has a session again. Returns whether its absence was not reported yet.
     fn comes_back(&self, agent: &AgentId, now: Instant) -> bool {
         let mut state = self.state.lock();
         state.returning.remove(agent);
@@ -318,7 +319,7 @@ impl Presence {
         state.unwritten.remove(agent).is_some() || was_untold
     }
 
-    /// Whether it was connected to an earlier life of the server, and may still come back.
+    /// Whether it was connected to an earlier run of the server, and may still come back.
     pub(super) fn awaits(&self, agent: &AgentId, now: Instant) -> bool {
         now < self.grace_ends && self.state.lock().returning.contains_key(agent)
     }
@@ -328,7 +329,7 @@ impl Presence {
         self.state.lock().returning.insert(agent.clone(), epoch);
     }
 
-    /// Those of the earlier life that did not come back.
+    /// Those of the earlier run that did not come back.
     fn lose(&self, agents: Vec<AgentId>) {
         let mut state = self.state.lock();
         for agent in agents {
@@ -350,7 +351,7 @@ impl Presence {
         due
     }
 
-    /// Shown as gone while the store is asked to record it.
+    /// Shown as gone while the store records it.
     fn begin_writing(&self, ended: &EndedSession) {
         self.state.lock().writing.insert(ended.agent.clone(), ended.epoch);
     }
@@ -403,7 +404,7 @@ fn ended(agent: AgentId, epoch: u64, content: Message) -> EndedSession {
     EndedSession { agent, epoch, event, untold: false }
 }
 
-/// Nobody is told as long as the agent is out of reach.
+/// Nothing is reported as long as the agent is unreachable.
 fn untold(agent: AgentId, epoch: u64) -> EndedSession {
     EndedSession { agent, epoch, event: None, untold: true }
 }
@@ -454,7 +455,7 @@ impl Control {
         (is_away && !self.inner.relays.is_served(cloud, Instant::now())).then_some(cloud)
     }
 
-    /// Its heartbeat is overdue, or its connection broke a moment ago: it may be gone.
+    /// Its heartbeat is overdue, or its connection just broke: it may be gone.
     pub fn is_suspect(&self, agent: &AgentId) -> bool {
         match self.inner.sessions.get(agent) {
             Some(session) => session.is_suspect(),
@@ -484,7 +485,7 @@ impl Control {
         without_relay.map_or(Absence::Plain, |cloud| Absence::AreaCutOff { cloud })
     }
 
-    /// Agents that are gone though the store calls them online: it cannot be written. Mostly nobody.
+    /// Agents that are gone although the store calls them online: it cannot be written. Usually none.
     pub(super) fn offline_not_stored(&self) -> HashSet<AgentId> {
         self.inner.presence.gone(Instant::now())
     }
@@ -531,7 +532,7 @@ impl Control {
         if !self.inner.event_budgets.admit_presence(agent, &event, Instant::now()) {
             return;
         }
-        // What cannot be told changes nothing about the agent.
+        // What cannot be reported changes nothing about the agent.
         match self.inner.store.append_server_events(&[(agent.clone(), event)], clock::unix_millis()).await {
             Ok(_) => self.ring_events(),
             Err(error) => {

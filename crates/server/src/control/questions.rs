@@ -24,26 +24,26 @@ use super::{Caller, Control, Session};
 use crate::shares::{Held, Shares, payer_of};
 
 const DEADLINE: Duration = Duration::from_secs(5);
-/// Under way on the whole server.
+/// In progress on the whole server.
 const QUESTIONS_MAX: u64 = 256;
 /// Of these, those of one payer.
 const PAYER_QUESTIONS_MAX: u64 = QUESTIONS_MAX / 2;
-/// Beyond these, for administrators alone; on the server, and on one session.
+/// Beyond these, for administrators only; on the server, and on one session.
 const ADMIN_QUESTIONS: u64 = 32;
 const SESSION_ADMIN_QUESTIONS: usize = 2;
-/// Under way on one session.
+/// In progress on one session.
 const SESSION_QUESTIONS_MAX: usize = 8;
 /// Of these about logs, which may hang where usage does not.
 const SESSION_LOG_QUESTIONS_MAX: usize = SESSION_QUESTIONS_MAX / 2;
 /// Kept for the next viewers; at most 97 kB each.
 const ANSWERS_MAX: usize = 128;
 
-/// A host that comes back is asked soon.
+/// A host that comes back is queried again soon.
 const NO_ANSWER_TIME_TO_LIVE: Duration = Duration::from_secs(1);
 /// A log is followed; what it holds is not kept for longer than viewers need to share it.
 const LOG_TIME_TO_LIVE: Duration = Duration::from_secs(1);
 
-/// What a host said.
+/// What a host answered.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HostAnswer<T> {
     Told(T),
@@ -80,7 +80,7 @@ impl Reply {
 pub struct HostsBusy;
 
 type Wanted = (AgentId, ProcessKey, Asked);
-/// None: the question is under way.
+/// None: the query is in progress.
 type SharedAnswer = watch::Receiver<Option<Answered>>;
 
 #[derive(Clone, Debug)]
@@ -120,7 +120,7 @@ impl Asker {
     }
 }
 
-/// A question that is under way on the server.
+/// A query in progress on the server.
 #[derive(Debug)]
 struct QuestionPermit {
     under_way: Arc<Mutex<Held>>,
@@ -169,7 +169,7 @@ impl HostQueries {
         self.trim(Instant::now());
     }
 
-    /// Drops answers that are old, then the oldest beyond [`ANSWERS_MAX`]. What is under way stays.
+    /// Drops stale answers, then the oldest beyond [`ANSWERS_MAX`]. What is in progress stays.
     fn trim(&self, now: Instant) {
         let mut answers = self.answers.lock();
         answers.retain(|wanted, shared| is_fresh(wanted, shared, now));
@@ -292,7 +292,7 @@ impl Session {
 }
 
 impl Control {
-    /// What a process used, as its host tells.
+    /// What a process used, as reported by its host.
     pub async fn usage_history(
         &self,
         caller: &Caller,
@@ -304,7 +304,7 @@ impl Control {
         Ok(told.filtered(|reply| if let Reply::Usage(history) = reply { Some(history) } else { None }))
     }
 
-    /// The end of a process's log, as its host tells.
+    /// The tail of a process's log, as reported by its host.
     pub async fn log_tail(
         &self,
         caller: &Caller,
@@ -341,7 +341,7 @@ impl Control {
         Ok(answer.unwrap_or(HostAnswer::NoAnswer))
     }
 
-    /// Asks in a task of its own: viewers come and go, the question stays until it is answered or given up.
+    /// Asks in its own task: viewers come and go, the query stays until it is answered or times out.
     fn ask_host(
         &self,
         session: Arc<Session>,

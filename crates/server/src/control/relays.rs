@@ -187,7 +187,7 @@ impl Control {
         Ok(self.inner.store.knows_relay_token(id, secret_hash).await?)
     }
 
-    /// The relay of this key, if it may connect. Notes that it is there.
+    /// The relay of this key, if it may connect. Records that it is there.
     pub(crate) async fn meet_relay(
         &self,
         relay: &RelayId,
@@ -195,7 +195,7 @@ impl Control {
         remote: Option<IpAddr>,
     ) -> Result<Option<RelayRecord>> {
         let met = self.inner.store.meet_relay(relay, key_fingerprint, remote, clock::unix_millis()).await?;
-        // It may have been revoked, or restored, beside the server.
+        // It may have been revoked, or restored, outside the server.
         match &met {
             Some(_) => self.inner.relays.enrolled(relay),
             None => self.inner.relays.forget(relay),
@@ -203,7 +203,7 @@ impl Control {
         Ok(met)
     }
 
-    /// None where it has too many connections.
+    /// None if it has too many connections.
     pub(crate) fn relay_connected(
         &self,
         record: &RelayRecord,
@@ -245,7 +245,7 @@ impl Control {
         Ok(records.into_iter().map(state).collect())
     }
 
-    /// The relay connects no more; what it carries ends at once. False for an unknown relay.
+    /// The relay may no longer connect; what it carries ends at once. False for an unknown relay.
     pub async fn revoke_relay(&self, relay: &RelayId) -> Result<bool> {
         let known = self.inner.store.revoke_relay(relay, clock::unix_millis()).await?;
         self.inner.relays.forget(relay);

@@ -2,7 +2,8 @@
 //!
 //! Promised: reports of many agents share a write. An agent is not read from while its report is written, unless a
 //! call to many agents is in progress: then outcomes go first. Reports wait until the rush is over, at most
-//! [`WAIT_MAX`], and delay nothing else from their agents, up to [`WAITING_MAX`] observations per agent.
+//! [`WAIT_MAX`], and delay nothing else from their agents, up to [`WAITING_MAX`] observations per agent. An agent with
+//! more is held up, with the outcomes that it sends next, only until the writer has come to its reports.
 //! Absent: what need not be written (see `usage`). What a full store cannot take is dropped: the next report brings
 //! newer data.
 
@@ -45,6 +46,25 @@ struct Waiting {
     reports: VecDeque<Report>,
     /// How many of them somebody waits for.
     awaited: usize,
+    /// Agents that have left as much as they may.
+    held_up: usize,
+}
+
+/// Counts an agent among those that are held up.
+struct HeldUp<'a>(&'a Reports);
+
+impl<'a> HeldUp<'a> {
+    fn new(reports: &'a Reports) -> Self {
+        reports.waiting.lock().held_up += 1;
+        reports.due.notify_one();
+        Self(reports)
+    }
+}
+
+impl Drop for HeldUp<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.lock().held_up -= 1;
+    }
 }
 
 #[derive(Debug)]
@@ -103,6 +123,7 @@ impl Reports {
             if session.observations_waiting.load(Ordering::Relaxed) < WAITING_MAX {
                 return;
             }
+            let _held_up = HeldUp::new(self);
             written.await;
         }
     }
@@ -111,7 +132,8 @@ impl Reports {
 impl Waiting {
     fn is_due(&self, open_targets: usize, now: Instant) -> bool {
         let has_waited = |report: &Report| now.saturating_duration_since(report.left_at) >= WAIT_MAX;
-        let is_due = |oldest| self.awaited > 0 || open_targets <= RUSH_MIN || has_waited(oldest);
+        let is_waited_for = self.awaited > 0 || self.held_up > 0;
+        let is_due = |oldest| is_waited_for || open_targets <= RUSH_MIN || has_waited(oldest);
         self.reports.front().is_some_and(is_due)
     }
 }
@@ -296,8 +318,10 @@ mod tests {
 
         let mut room = Box::pin(reports.room(&session));
         assert!(futures::poll!(&mut room).is_pending());
+        assert!(reports.waiting.lock().is_due(usize::MAX, now), "its outcomes wait behind what it reports");
         reports.done(reports.take());
 
         room.await;
+        assert_eq!(reports.waiting.lock().held_up, 0);
     }
 }

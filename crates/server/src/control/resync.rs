@@ -13,15 +13,15 @@ use proctor_store::HostState;
 use super::{Control, Session};
 
 impl Control {
-    /// Compares what the agent says that it has with what the store has, and returns the epoch of the newest session that the
-    /// store knows of. What cannot be read is like what differs. The session must be found by others before.
+    /// Compares what the agent says it has with the store, and returns the epoch of the newest session known to the
+    /// store. What cannot be read counts as different. The session must be visible to others before.
     pub(super) async fn compare_state(&self, session: &Session, said: Option<AgentState>) -> Option<u64> {
         let (store, agent) = (&self.inner.store, session.agent());
         let Some(said) = said else {
             let hosts = store.hosts_by_agent(std::slice::from_ref(agent)).await.ok()?;
             return Some(hosts.into_iter().flatten().next()?.epoch);
         };
-        // Before the read: whoever changes something from now on sets it again.
+        // Before the read: any change from now on sets it again.
         session.take_reassign();
         let known = store.host_state(agent).await;
         let verdict = Verdict::of(known.as_ref().ok().and_then(Option::as_ref), said, session.sent_generation());
@@ -43,11 +43,11 @@ impl Control {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Verdict {
     assigned: Assigned,
-    /// The store has of each process what the agent has.
+    /// The store has the same state of each process as the agent.
     is_observed: bool,
 }
 
-/// What the agent has of what is registered.
+/// What the agent has of the registrations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Assigned {
     Equal,

@@ -18,13 +18,13 @@ use tokio::sync::watch;
 
 use super::Control;
 
-/// Whatever goes wrong, the entries stay and the log says why.
+/// Whatever fails, the entries stay and the log says why.
 type Archived<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Results of operations are readable for at least this long, whatever is configured; those of status queries, and of
 /// operations that reached no host, unless less is configured.
 pub const TASKS_KEPT_MIN: Duration = Duration::from_secs(24 * 3600);
-/// Those of status queries alone and of what reached no host, which are read a moment after they were asked for.
+/// Those of status queries only and of what reached no host, which are read right after they were requested.
 pub const STATUS_TASKS_KEPT_MIN: Duration = Duration::from_secs(3600);
 /// Tombstones, tokens and specs are kept for at least this long: the store notes their use once an hour, and an agent
 /// that lost the answer to its enrolment repeats it with the same token.
@@ -79,7 +79,7 @@ impl Default for Retention {
 }
 
 impl Control {
-    /// Counts the uptime and deletes what is old, until the end.
+    /// Counts the uptime and deletes what is old, until shutdown.
     pub(super) async fn retain(self) {
         let (counted, uptime) = watch::channel(None);
         tokio::join!(self.count_uptime(counted), self.prune_nonces(uptime.clone()), self.prune_regularly(uptime));

@@ -30,7 +30,7 @@ pub struct RoundTrip {
 #[derive(Debug, Default)]
 pub(super) struct Pings {
     number: u64,
-    /// The ping that is on its way.
+    /// The ping in flight.
     awaited: Option<u64>,
     /// Not sent yet.
     is_wanted: bool,
@@ -44,7 +44,7 @@ pub(super) struct Pings {
 }
 
 impl Pings {
-    /// Whether there is none on its way and none that is new enough.
+    /// Whether there is none in flight and none recent enough.
     fn is_due(&self, now: Instant) -> bool {
         !self.is_wanted && self.sent.is_none_or(|sent| now.duration_since(sent) >= PERIOD)
     }
@@ -91,7 +91,7 @@ impl Session {
         self.pings.lock().as_ref()?.answered_as_of
     }
 
-    /// Has a ping sent, also where nobody looks.
+    /// Has a ping sent, even if nobody views the host.
     pub(crate) fn ask_ping(&self) {
         self.pings.lock().get_or_insert_default().is_wanted = true;
         self.wake();
@@ -113,12 +113,12 @@ impl Session {
 }
 
 impl Control {
-    /// As it is known; asks nobody.
+    /// As known; asks nobody.
     pub fn round_trip(&self, agent: &AgentId) -> Option<RoundTrip> {
         self.inner.sessions.get(agent)?.round_trip()
     }
 
-    /// Measures anew where that is due.
+    /// Measures again if that is due.
     pub async fn measure_round_trip(&self, agent: &AgentId) {
         let Some(session) = self.inner.sessions.get(agent).filter(|session| session.answers_logs()) else { return };
         let Some(answered) = session.want_ping() else { return };

@@ -19,7 +19,7 @@ use super::usage::NewestUsage;
 /// What was noticed when the agent connected, or since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionInfo {
-    /// By how much its clock went before ours; None where it did not tell its time.
+    /// By how much its clock was ahead of ours; None if it did not report its time.
     pub clock_ahead_ms: Option<i64>,
     /// When its certificate ends, in Unix seconds.
     pub certificate_expires_at: Option<i64>,
@@ -39,7 +39,7 @@ pub struct Greeting {
     pub answers_logs: bool,
     /// Whether it can become another version.
     pub takes_upgrades: bool,
-    /// What it has, in short; None from older agents.
+    /// Hashes of what it has; None from older agents.
     pub state: Option<AgentState>,
 }
 
@@ -58,8 +58,8 @@ impl Greeting {
     }
 }
 
-/// One attachment of an agent. Its connection pulls: whoever has something for the agent leaves it
-/// here or in the dispatch table and wakes it, so nothing queues up behind a slow socket.
+/// One attachment of an agent. Its connection pulls: whoever has something for the agent leaves it here or in the
+/// dispatch table and wakes it, so nothing queues up behind a slow socket.
 #[derive(Debug)]
 pub struct Session {
     agent: AgentId,
@@ -74,26 +74,27 @@ pub struct Session {
     /// Why it was ended from here; nothing where a newer session took over.
     dismissal: Mutex<Option<String>>,
     connection_info: Mutex<ConnectionInfo>,
-    /// When the agent was last known to be there: not a carrier that may repeat, hold back or invent what it says.
+    /// When the agent itself was last known to be there: not a carrier that may repeat, hold back or invent what it
+    /// says.
     proved: Mutex<Instant>,
     /// 0 before it is welcomed.
     beat_ms: AtomicU64,
     /// A heartbeat is overdue.
     is_suspect: AtomicBool,
     wake: Notify,
-    /// Whoever woke it has more than a heartbeat to answer.
+    /// It was woken for more than a heartbeat to answer.
     work: AtomicBool,
     fenced: CancellationToken,
     acknowledged: Mutex<Vec<OperationId>>,
     reassign: AtomicBool,
-    /// Everything that is registered has to be told again, and what is not.
+    /// Everything that is registered has to be sent again, and what is not.
     resync: AtomicBool,
     /// The store has every process as the agent's greeting says.
     state_known: AtomicBool,
     sent_generation: AtomicU64,
     /// What the agent had on disk when it connected.
     seen_generation: u64,
-    /// The last stored event that the agent has not been told of; 0 is none.
+    /// The last stored event that was not acknowledged to the agent yet; 0 is none.
     events_seen: AtomicU64,
     usage: NewestUsage,
     answers_usage: bool,
@@ -101,7 +102,7 @@ pub struct Session {
     takes_upgrades: bool,
     arch: String,
     version: String,
-    /// There may be an upgrade that the agent has not heard of on this session.
+    /// There may be an upgrade that the agent was not told about on this session.
     upgrade_order: AtomicBool,
     /// Of reports that wait to be written.
     pub(super) observations_waiting: AtomicUsize,
@@ -246,7 +247,7 @@ impl Session {
         *self.proved.lock()
     }
 
-    /// How often the agent says that it is there.
+    /// The agent's heartbeat interval.
     pub fn beat(&self) -> Duration {
         Duration::from_millis(self.beat_ms.load(Ordering::Relaxed))
     }
@@ -270,12 +271,12 @@ impl Session {
         self.wake.notify_one();
     }
 
-    /// Whether somebody has woken it since the last time; true at first.
+    /// Whether it was woken since the last time; true at first.
     pub fn take_work(&self) -> bool {
         self.work.swap(false, Ordering::AcqRel)
     }
 
-    /// The agent is told of these with whatever is sent next.
+    /// The agent gets these with whatever is sent next.
     pub(super) fn owe(&self, acknowledged: impl IntoIterator<Item = OperationId>) {
         self.acknowledged.lock().extend(acknowledged);
     }
@@ -300,7 +301,7 @@ impl Session {
         self.wake();
     }
 
-    /// As [`Self::reassign`], where somebody wakes it anyway.
+    /// As [`Self::reassign`], if somebody wakes it anyway.
     pub(super) fn mark_reassign(&self) {
         self.usage.forget_all();
         self.reassign.store(true, Ordering::Release);

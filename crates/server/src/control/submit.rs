@@ -78,7 +78,7 @@ impl Control {
         self.run_to_completion("submit", |control| async move { control.submit_to_end(submission).await }).await
     }
 
-    /// The task that an earlier submission of the caller made under this key, if it asked for the same.
+    /// The task that an earlier submission of the caller created under this key, if it asked for the same.
     pub async fn submitted_before(&self, caller: &Caller, key: &IdempotencyKey) -> Result<Option<TaskId>> {
         match self.inner.store.task_of_key(&caller.idempotency(key.clone())).await? {
             None => Ok(None),
@@ -96,7 +96,7 @@ impl Control {
         for item in submission.items {
             self.draft_item(&mut draft, &submission.caller, item).await?;
         }
-        // Who would get no task gets no plan either: its rows tell which hosts there are.
+        // A caller that would get no task gets no plan either: its rows reveal which hosts exist.
         draft.is_kept(&submission.caller)?;
         let mut outcomes: HashMap<u32, Outcome> = draft.outcomes.into_iter().collect();
         let items = draft.items;
@@ -189,7 +189,7 @@ impl Control {
         self.inner.metrics.task(family, targets);
         self.trace_submission(&caller, id, action, targets, begun);
         self.inner.metrics.outcomes(ended);
-        // What is registered first: an agent learns the spec, then the operation.
+        // Registrations first: an agent gets the spec, then the operation.
         let sessions = self.sessions_behind(&open, &registered);
         match rollout.zip(permit) {
             Some((rollout, permit)) => {
@@ -346,7 +346,7 @@ impl Control {
 }
 
 impl Caller {
-    /// Who may do nothing at all is refused before anything is looked up.
+    /// A caller without any permission is refused before anything is looked up.
     fn require_something(&self, items: &[SubmittedItem]) -> Result<()> {
         if self.has_any_permission() {
             return Ok(());

@@ -43,7 +43,7 @@ impl Control {
         Ok(self.inner.store.tasks(&query).await?)
     }
 
-    /// What was asked of a process, of the tasks that the caller may read; on a host, or on all.
+    /// The operations on a process, in the tasks that the caller may read; on one host, or on all.
     pub async fn process_tasks(
         &self,
         caller: &Caller,
@@ -82,7 +82,7 @@ impl Control {
         Ok(Some(self.inner.store.task_targets(id, query).await?))
     }
 
-    /// Ends what has not begun, and has agents give up what has. Whether the task was still open; of one that is not,
+    /// Ends what has not begun, and has agents abort what has. Returns whether the task was still open; otherwise
     /// nothing changes and nothing is recorded.
     pub async fn cancel(&self, caller: &Caller, task: TaskId) -> Result<bool> {
         let deed = AuditAction::new("cancel_task", [Class::Operate]).on([task]);
@@ -95,8 +95,8 @@ impl Control {
         self.audited(caller, deed, work, |was_open| if *was_open { "cancelled" } else { "was over" }.to_owned()).await
     }
 
-    /// Whoever made a task may steer it, and whoever may operate everything; either needs what its open
-    /// targets take, now. Holding them back takes no right to register what they carry.
+    /// A task can be controlled by its creator, and by anyone who may operate everything; either needs what its open
+    /// targets need, now. Holding them back needs no permission to register what they carry.
     async fn require_task_control(
         &self,
         caller: &Caller,
@@ -143,7 +143,7 @@ impl Control {
         self.record_all(&ended).await;
     }
 
-    /// Tells the agents that may be at it. Returns the outcomes of what no agent has heard of.
+    /// Notifies the agents that may be running it. Returns the outcomes of what no agent has received.
     pub(super) fn mark_cancelled(&self, task: TaskId) -> Vec<(OperationId, Outcome)> {
         let (unsent, agents) = self.inner.dispatch.lock().cancel(task);
         for session in agents.iter().filter_map(|agent| self.inner.sessions.get(agent)) {
@@ -169,7 +169,7 @@ impl Control {
         self.audited(caller, deed, work, |()| "paused".to_owned()).await
     }
 
-    /// Lets a rolling task go on after its canary, or after somebody paused it.
+    /// Resumes a rolling task after its canary, or after a pause.
     pub async fn resume(&self, caller: &Caller, task: TaskId) -> Result<()> {
         let deed = AuditAction::new("resume_task", [Class::Operate]).on([task]);
         let view = self.require_task_control(caller, &deed, task, TaskControl::GoOn).await?;
@@ -183,9 +183,8 @@ impl Control {
         self.audited(caller, deed, work, |()| "resumed".to_owned()).await
     }
 
-    /// A new task with the targets of an earlier one that failed. The caller needs what it would take to
-    /// make the same call now; and the task must be theirs, or they may read or operate everything: the new
-    /// one names its hosts.
+    /// A new task with the failed targets of an earlier one. The caller needs what the same call would need now; and
+    /// the task must be theirs, or they may read or operate everything: the new one names its hosts.
     pub async fn retry(&self, caller: &Caller, id: TaskId, options: SubmitOptions) -> Result<Submitted> {
         let Some(task) = self.inner.store.task(id).await? else {
             let is_visible = caller.unknown_task::<()>(Class::Operate, id);
@@ -241,7 +240,7 @@ fn failed_items(task: TaskView) -> Vec<SubmittedItem> {
 }
 
 impl Caller {
-    /// A task that is not there looks like somebody else's to who may not see those.
+    /// To a caller who may not see others' tasks, a nonexistent task looks like somebody else's.
     fn unknown_task<T>(&self, class: Class, task: TaskId) -> Result<Option<T>> {
         self.require_owner_or(class, task, &[]).map(|()| None)
     }

@@ -14,10 +14,10 @@ use proctor_traces::TraceParent;
 use super::access::Missing;
 use super::budget::{PLANNED_MAX, STATUS_BYTES_MAX, STRANGER_BYTES_MAX};
 
-/// Who asks, after authentication, and what they may do at this moment.
+/// Who is calling, after authentication, and their permissions at this moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// Empty for a user who came with a token of their own.
+    /// Empty for a user who came with their own token.
     pub app: String,
     pub user: String,
     /// Those of the two that were proved: the permissions are theirs.
@@ -27,7 +27,7 @@ pub struct Caller {
     pub origin: Origin,
 }
 
-/// What a caller showed that can be taken back. Whatever lasts longer than a call looks it up again.
+/// What a caller presented that can be revoked. Anything that lasts longer than a call looks it up again.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct PresentedCredentials {
     /// The hash of the app's secret.
@@ -61,7 +61,7 @@ impl Caller {
 pub struct Origin {
     pub remote: Option<IpAddr>,
     pub request_id: String,
-    /// The span of the caller, where it said one.
+    /// The caller's span, if it sent one.
     pub trace_parent: Option<TraceParent>,
 }
 
@@ -70,7 +70,7 @@ pub struct Origin {
 pub enum HostRef {
     Key(HostKey),
     Agent(AgentId),
-    /// What the caller wrote, which can be no host's address or id.
+    /// What the caller wrote, which cannot be a host's address or id.
     Unusable(Arc<str>),
 }
 
@@ -120,7 +120,7 @@ pub struct SubmitOptions {
     pub retry_of: Option<TaskId>,
     /// Of calls of JOB.
     pub scope: Option<JobScope>,
-    /// How long a target waits for its host where that is offline; zero: it fails at once.
+    /// How long a target waits for its host if that is offline; zero: it fails at once.
     pub wait: Duration,
 }
 
@@ -161,14 +161,14 @@ impl JobScope {
     }
 }
 
-/// How the targets of a task are let go.
+/// How the targets of a task are released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rolling {
     /// At most so many at once.
     pub max_parallel: Share,
     /// With more failures than this, the rest is skipped.
     pub max_failures: u32,
-    /// So many first, then wait for somebody to resume; 0 is none.
+    /// This many first, then wait for somebody to resume; 0 is none.
     pub canary: u32,
     /// A target's slot is free only when its process is seen running, and healthy.
     pub wait_healthy: bool,
@@ -213,7 +213,7 @@ impl Share {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdempotencyKey {
     pub key: String,
-    /// Of what was asked, to tell a repetition from a mistake.
+    /// A hash of the request, to distinguish a repetition from a mistake.
     pub body_hash: [u8; 32],
 }
 
@@ -258,7 +258,7 @@ pub struct GivenSpec {
     pub omitted: Omitted,
 }
 
-/// Parts that a call left out: what is registered stays.
+/// Parts that a call omitted: what is registered stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Omitted {
     pub labels: bool,

@@ -84,8 +84,8 @@ impl NewestUsage {
         }
     }
 
-    /// Keeps the usage of what has not changed otherwise, and returns the rest. A reading that is not finite is no
-    /// reading.
+    /// Keeps the usage of what has not changed otherwise, and returns the rest. A reading that is not finite is
+    /// ignored.
     pub(super) fn sift(&self, mut observations: Vec<Observation>) -> ToStore {
         for Observation { snapshot: Snapshot { usage, .. }, .. } in &mut observations {
             for number in [&mut usage.cpu_percent, &mut usage.cpu_percent_average, &mut usage.memory_percent] {
@@ -123,7 +123,7 @@ impl NewestUsage {
         self.state.lock().doubt(observations);
     }
 
-    /// Somebody else has changed what the store has of the host: the next observations are written.
+    /// Something else has changed the host in the store: the next observations are written.
     pub(super) fn forget_all(&self) {
         let mut state = self.state.lock();
         state.forgotten += 1;
@@ -194,7 +194,7 @@ fn is_near(stored: f64, newest: f64) -> bool {
     (stored - newest).abs() <= POINTS_MIN + SHARE_MIN * stored.abs()
 }
 
-/// At the beginning of a session an agent tells of its processes before it has measured them.
+/// At the beginning of a session an agent reports its processes before it has measured them.
 fn is_unmeasured(snapshot: &Snapshot) -> bool {
     snapshot.pid.is_some() && snapshot.usage == Usage::default()
 }

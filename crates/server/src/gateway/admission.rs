@@ -21,7 +21,7 @@ use tokio::sync::{Notify, oneshot};
 use super::turns::{Charge, Kind, Origin, Queue};
 use crate::metrics::LinkGauges;
 
-/// An agent gives up after ten seconds, or six where it has others to try, and needs some of them for what follows.
+/// An agent gives up after ten seconds, or six if it has others to try, and needs some of them for what follows.
 const WAIT_MAX: Duration = BEFORE_TLS_MAX.saturating_sub(SLOT_WAIT_MAX);
 /// Behind a relay, where it may have waited for four seconds already, of nine until its welcome.
 const RELAYED_WAIT_MAX: Duration = Duration::from_secs(3);
@@ -39,7 +39,7 @@ impl Admission {
         Self { queue: Mutex::new(Queue::new(processors, Instant::now())), arrived: Notify::new(), gauges }
     }
 
-    /// None where it did not come in time.
+    /// None if it did not come in time.
     pub(super) async fn turn(self: &Arc<Self>, origin: Origin) -> Option<Turn> {
         let (waiter, granted) = oneshot::channel();
         let wait_max = match origin {
@@ -110,8 +110,8 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// The peer came through its handshake, or its hello was by its key: what its greeting takes is what greetings cost. Of one that did not, it is
-    /// only where it took longer than expected; strangers could make greetings seem cheap.
+    /// The peer completed its handshake, or its hello was signed by its key: its cost is the cost of a hello.
+    /// Otherwise it counts only if it took longer than expected; unknown peers could make hellos seem cheap.
     pub(super) fn came_through(&mut self) {
         self.came_through = true;
     }

@@ -19,10 +19,10 @@ const OPENINGS_MAX: u32 = 256;
 const WINDOW_MIN: Duration = Duration::from_secs(1);
 /// The newest opening counts for one part in so many.
 const MEMORY: u32 = 16;
-/// What a greeting is taken to cost at least, when the return of a fleet is planned: what was measured lately may have
-/// been a few resumed sessions on an idle machine.
+/// The minimum assumed cost of a hello when the return of a fleet is planned: recent measurements may have been a few
+/// resumed sessions on an idle machine.
 const INTERVAL_MIN: Duration = Duration::from_micros(500);
-/// What an opening is taken to last before the first one was measured.
+/// The assumed duration of an opening before the first one was measured.
 const TOOK_FIRST: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ pub(super) struct Busy(Mutex<State>);
 struct State {
     openings: u32,
     took: Duration,
-    /// Those that were told to come back could have been served by then.
+    /// Those that were told to retry could have been served by then.
     booked_until: Option<Instant>,
     dice: Dice,
 }
@@ -44,7 +44,8 @@ impl Default for State {
 }
 
 impl State {
-    /// When to come back, of one more that cannot be served now and takes so long then; no later than after `longest`.
+    /// When one more that cannot be served now, and takes this long then, should retry; no later than after
+    /// `longest`.
     fn book(&mut self, now: Instant, interval: Duration, longest: Duration) -> Duration {
         let window_max = (longest * 2 / 3).max(WINDOW_MIN);
         let booked_until = self.booked_until.map_or(now, |until| until.max(now)) + interval;
@@ -60,7 +61,7 @@ impl Busy {
     pub(super) fn open(self: &Arc<Self>, now: Instant, stay_away_max: Duration) -> Result<Opening, Duration> {
         let mut state = self.0.lock();
         if state.openings >= OPENINGS_MAX {
-            // So many at a time, each of which lasts so long.
+            // This many at a time, each of which takes this long.
             let interval = state.took / OPENINGS_MAX;
             return Err(state.book(now, interval, stay_away_max));
         }
@@ -68,7 +69,7 @@ impl Busy {
         Ok(Opening { busy: self.clone(), begun: now })
     }
 
-    /// When to come back, of one whose turn did not come; each turn takes `interval`.
+    /// When one whose turn did not come should retry; each turn takes `interval`.
     pub(super) fn put_off(&self, now: Instant, interval: Duration, stay_away_max: Duration) -> Duration {
         self.0.lock().book(now, interval, stay_away_max)
     }

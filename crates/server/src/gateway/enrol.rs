@@ -128,7 +128,7 @@ impl UnverifiedPeerLog {
         }
     }
 
-    /// What people can do something about; port scanners and broken connections are for debugging.
+    /// What an operator can do something about; port scanners and broken connections are for debugging.
     pub(super) fn log_handshake(&self, peer: SocketAddr, error: &std::io::Error) {
         let Some(why) = error.get_ref().and_then(|error| error.downcast_ref()).and_then(handshake_words) else {
             return tracing::debug!(%peer, %error, "TLS handshake failed");

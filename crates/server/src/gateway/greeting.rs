@@ -23,7 +23,7 @@ use super::{Connection, Gateway, Guest, now};
 use crate::control::{ConnectionInfo, ControlError, Greeting, Measured, Session};
 use crate::pace::Pace;
 
-/// For the first word of a session; the greeting as a whole has a limit of its own.
+/// For the first message of a session; the opening as a whole has its own limit.
 const HELLO_LIMIT: Duration = Duration::from_secs(16);
 const NONCE_BYTES: usize = 32;
 
@@ -58,7 +58,7 @@ pub(super) struct Via {
     pub(super) streams: Streams,
 }
 
-/// An agent that has shown its certificate, and has not said a word.
+/// An agent that has presented its certificate, and has sent nothing yet.
 struct Arrival {
     connection: Connection,
     presented: Presented,
@@ -76,7 +76,7 @@ pub(super) struct Opened {
     pub(super) via: Option<Via>,
 }
 
-/// Checks who it is; who gets no session is told why. `slot` is its permit among those that are greeted.
+/// Authenticates it; a peer that gets no session is told why. `slot` is its permit among those being opened.
 async fn greeted(arrival: Arrival, slot: Option<&Slot>, gateway: &Gateway) -> Option<Opened> {
     let Arrival { connection, presented, peer, via } = arrival;
     let agent = presented.agent.clone();
@@ -103,7 +103,7 @@ async fn greeted(arrival: Arrival, slot: Option<&Slot>, gateway: &Gateway) -> Op
     None
 }
 
-/// What an agent is told that gets no session, if anything.
+/// What an agent that gets no session is told, if anything.
 fn last_word(
     ended: Ended,
     agent: &AgentId,
@@ -174,7 +174,7 @@ pub(super) async fn open_direct(tls: Direct, guest: Guest, gateway: Arc<Gateway>
     }
 }
 
-/// An agent that a relay has brought, and of which nothing is verified.
+/// An agent brought by a relay, of which nothing is verified.
 pub(super) struct RelayedHello {
     pub(super) connection: Connection,
     pub(super) certificate: CertificateDer<'static>,
@@ -233,7 +233,7 @@ async fn tell_busy(connection: Connection, retry_after: Duration) {
     Box::pin(Sender::new(sender).end_with(FromServer::Busy { retry_after }, receiver)).await;
 }
 
-/// What the people who read the log of an agent can use; the rest is in the log of the server.
+/// What the operators who read an agent's log can use; the rest is in the server's log.
 fn for_agents(error: &ControlError) -> String {
     if let ControlError::Store(full @ StoreError::Full { .. }) = error {
         return format!("{full} (the server's disk is full)");
@@ -335,7 +335,7 @@ async fn hello(
     Ok((session, verified))
 }
 
-/// The hello of an agent behind a relay: signed by its key, for a nonce that nobody has seen before.
+/// The hello of an agent behind a relay: signed by its key, for a fresh nonce.
 async fn proven_hello(
     sender: &mut Sender,
     receiver: &mut Receiver,

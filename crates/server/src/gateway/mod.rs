@@ -82,7 +82,7 @@ struct Gateway {
     strangers: enrol::UnverifiedPeerLog,
     /// Agents whose session could not be opened: with a full store, all of them come again and again.
     unopened: enrol::UnverifiedPeerLog,
-    /// Agents that get no session, or say what cannot be kept or understood.
+    /// Agents that get no session, or send what cannot be kept or understood.
     refused: LogLimit,
     unkept: LogLimit,
     /// Agents that leave before they have recorded their session.
@@ -92,14 +92,14 @@ struct Gateway {
     policy: LinkPolicy,
 }
 
-/// What the operator has decided about agents, and how long they are waited for.
+/// The operator's settings for agents, and how long they are waited for.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkPolicy {
     /// A new host gets no work until an operator approves it.
     pub approve_hosts: bool,
-    /// Agents sign what they report, also where they speak to this server directly.
+    /// Agents sign what they report, even if they are connected directly.
     pub signed_reports: bool,
-    /// For so long an agent behind a relay is believed to be there without a signed word of its own.
+    /// How long an agent behind a relay is assumed to be there without its own signed message.
     pub relayed_proof_max: Duration,
     /// When the server ends, each session has so long for its last word.
     pub goodbye_limit: Duration,
@@ -169,7 +169,7 @@ async fn accept(listener: TcpListener, mut certificate: LinkCertificate, gateway
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of descriptors, mostly: the sessions that are there live on.
+                // Usually out of descriptors: existing sessions stay.
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(backoff.next_wait()).await;
                 continue;
@@ -241,7 +241,7 @@ async fn admit_and_greet(
     Box::pin(greet(stream, Guest { peer, greeting, turn }, acceptor, gateway, tasks)).await;
 }
 
-/// Whether the peer has closed its end: nobody would read what a handshake costs.
+/// Whether the peer has closed its end: nobody would benefit from a handshake.
 async fn has_left(stream: &TcpStream) -> bool {
     stream.ready(Interest::READABLE).await.map_or(true, |ready| ready.is_read_closed())
 }

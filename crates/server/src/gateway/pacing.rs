@@ -11,13 +11,13 @@ use crate::pace::Pace;
 
 /// How often an interval is compared with the fleet.
 const COMPARE_PERIOD: Duration = Duration::from_secs(15);
-/// An agent that has let so many new intervals pass does not know what they are.
+/// An agent that has ignored this many new intervals does not know what they are.
 const IGNORED_MAX: u8 = 2;
 
 #[derive(Debug)]
 pub(super) struct Pacing {
     compare_at: Instant,
-    /// Told, and not answered.
+    /// Sent, and not acknowledged.
     offered: Option<Duration>,
     ignored: u8,
     /// Heartbeats since the last answer.

@@ -13,7 +13,7 @@ use crate::control::Session;
 
 /// An agent behind a relay that has not answered anything that was sent in this time is taken for gone.
 pub(super) const PROOF_MAX: Duration = Duration::from_secs(600);
-/// How often it is asked in that time: answers get lost, and links are slow.
+/// How often it is pinged in that time: answers get lost, and links are slow.
 const QUESTIONS: u32 = 3;
 /// How often it is looked at in that time.
 const LOOKS: u32 = 20;
@@ -60,7 +60,7 @@ impl Proof {
         self.ask_at = now + self.dice.between(period * 3 / 4, period * 5 / 4);
     }
 
-    /// Whether the agent counts as there. Asks it where that is due.
+    /// Whether the agent counts as alive. Pings it if that is due.
     pub(super) fn is_good(&mut self, session: &Session) -> bool {
         match self.judge(session.answered_as_of(), Instant::now()) {
             Verdict::Believed => true,
@@ -75,7 +75,7 @@ impl Proof {
     fn judge(&mut self, answered_as_of: Option<Instant>, now: Instant) -> Verdict {
         let proved = answered_as_of.map_or(self.opened, |at| at.max(self.opened));
         self.unanswered_since = self.unanswered_since.filter(|asked| proved < *asked);
-        // Where the server itself was held up, nobody was asked.
+        // While the server itself was stalled, nobody was pinged.
         let had_time = |asked: Instant| now.saturating_duration_since(asked) >= self.max / QUESTIONS;
         if now.saturating_duration_since(proved) >= self.max && self.unanswered_since.is_some_and(had_time) {
             return Verdict::Gone;

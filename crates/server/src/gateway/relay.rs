@@ -29,10 +29,10 @@ use super::greeting::{self, RelayedHello, Via};
 use super::{GREETING_LIMIT, Gateway, now};
 use crate::control::{ConnectedRelay, ControlError, RelayConnection};
 
-/// How often a relay says which agents it has heard.
+/// How often a relay reports which agents it has heard.
 const BEATS_INTERVAL: Duration = Duration::from_secs(1);
-/// A relay from which no byte comes for so long is gone. Less than for an agent behind it: the agents of a relay that
-/// hangs are to be waited for, and not taken for gone one by one.
+/// A relay that sends no byte for this long is gone. Less than for an agent behind it: the agents of a hanging relay
+/// are to be waited for, and not given up one by one.
 const SILENCE_MAX: Duration = Duration::from_secs(7);
 /// Agents on one connection that have not greeted yet, each with a frame of an enrolment's size at most; a relay of ours
 /// has fewer under way.
@@ -42,7 +42,7 @@ const GREETINGS_MAX: usize = 128;
 const LARGE_FRAMES_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// A relay gets a new certificate no more often, unless the authority changes; each costs a signature.
 const RENEW_PERIOD_MIN: Duration = Duration::from_secs(60);
-/// Answers to a relay itself; what does not fit is asked again.
+/// Replies to a relay itself; what does not fit is requested again.
 const REPLIES_MAX: usize = 4;
 
 type Frames = Outgoing<Direct, RelayFrame, RelayFrame>;
@@ -91,7 +91,7 @@ pub(super) struct Request {
     pub(super) cloud: u32,
 }
 
-/// As for agents: whoever has no good token reaches neither the store's writer nor the authority's key.
+/// As for agents: without a valid token nobody reaches the store's writer or the authority's key.
 pub(super) async fn enrol(gateway: &Gateway, request: Request, peer: SocketAddr) -> Result<FromServer, Refused> {
     let later = |error: &dyn std::fmt::Display| Refused::Later(error.to_string());
     let Request { token_id, token_secret, csr_der, cloud } = request;
@@ -126,7 +126,7 @@ fn presented(tls: &Direct) -> proctor_pki::Result<(RelayId, String)> {
     Ok((relay, proctor_pki::key_fingerprint_der(&chain[0])?))
 }
 
-/// Checks who it is and starts the connection's task.
+/// Authenticates it and starts the connection's task.
 pub(super) async fn open(tls: Direct, peer: SocketAddr, slot: &Greeting, gateway: Arc<Gateway>, tasks: Tasks) {
     let (relay, key) = match presented(&tls) {
         Ok(presented) => presented,
@@ -219,7 +219,8 @@ async fn may_connect(
     }
 }
 
-/// Until the connection ends; returns where the server does, and the sessions on it have said their last word.
+/// Until the connection ends; returns when the server shuts down, and the sessions on it have sent their last
+/// message.
 async fn carry(
     gateway: &Arc<Gateway>,
     connection: &ConnectedRelay,

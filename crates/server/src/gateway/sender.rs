@@ -13,7 +13,7 @@ use super::Connection;
 use super::session::{Ended, Receiver};
 use super::signing::Signing;
 
-/// Messages are signed together up to this; a larger one is signed alone.
+/// Messages are signed together up to this size; a larger one is signed alone.
 const SIGNED_BYTES_MAX: usize = 32 * 1024;
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Sender {
         Self { frames, sealing: None }
     }
 
-    /// From now on what is fed is signed.
+    /// From now on what is queued is signed.
     pub(super) fn sign(&mut self, signing: Arc<Signing>, seal: CommandSeal) {
         self.sealing = Some(Sealing { signing, seal, unsigned: Vec::new(), bytes: 0, items: 0 });
     }
@@ -72,7 +72,7 @@ impl Sender {
         Ok(self.frames.send(message).await?)
     }
 
-    /// Says the last word of a connection, so that it arrives.
+    /// Sends the last message of a connection, so that it arrives.
     pub(super) async fn end_with(mut self, message: FromServer, receiver: Receiver) {
         if self.send_plain(message).await.is_err() {
             return;
@@ -86,7 +86,7 @@ impl Sender {
 }
 
 impl Sealing {
-    /// What was fed; also nothing, where the agent must hear of another signing key.
+    /// What was queued; also nothing, if the agent must learn of a new signing key.
     async fn take(&mut self) -> Result<Option<FromServer>, Ended> {
         let signer = self.signing.signer();
         if self.unsigned.is_empty() && !self.seal.has_news(&signer) {

@@ -25,7 +25,7 @@ use super::{Connection, Gateway, Turn, now};
 use crate::control::{ControlError, Reply, Session};
 use crate::pace::Pace;
 
-/// For the last word of a server that ends: nobody waits longer for a restart because of peers that do not read.
+/// For the last message of a server that shuts down: peers that do not read must not delay a restart.
 pub(super) const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
 /// Events that wait in memory for a store that is full; with more, the session ends and the agent
 /// keeps them.
@@ -56,7 +56,7 @@ pub(super) enum Ended {
          agent; if it is new enough, something between it and the server has removed the challenge"
     )]
     Unchallenged,
-    /// TLS refuses it in a full handshake; a ticket says only that it was good once.
+    /// TLS rejects it in a full handshake; a ticket only says that it was valid once.
     #[error("the certificate that the TLS ticket is for has expired: check the clocks of both")]
     Expired,
     /// As [`Self::Expired`].
@@ -114,7 +114,7 @@ pub(super) fn start(opened: Opened, turn: Turn, gateway: Arc<Gateway>, tasks: Ta
         let is_verified = verified.is_some();
         let carried = Box::pin(carry(&gateway, &session, &mut sender, &mut receiver, verified, turn));
         let ended = std::panic::AssertUnwindSafe(carried).catch_unwind().await.unwrap_or(Err(Ended::Panicked));
-        // Control refuses what a session asks for when the server ends, perhaps before the session knows of it.
+        // During shutdown, control refuses what a session asks for, perhaps before the session knows.
         let is_server_gone = |ended: &Ended| shutdown.is_cancelled() && !matches!(ended, Ended::Dismissed(_));
         let Some(ended) = ended.err().filter(|ended| !is_server_gone(ended)) else {
             return Box::pin(say_goodbye(&gateway, sender, receiver, via.is_some())).await;
@@ -273,7 +273,7 @@ async fn listen(reader: &mut Reader<'_>, receiver: &mut Receiver) -> Result<(), 
                     }
                 }
             }
-            // A beat says nothing that a carrier could not say.
+            // A heartbeat says nothing that a carrier could not say.
             (message @ (FromAgent::Beat | FromAgent::Unknown), _) | (message, false) => {
                 if let Some(message) = reader.hear_now(message) {
                     Box::pin(reader.hear(message)).await?;
@@ -293,7 +293,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The whole cost of an agent at rest: no allocation, no lock that others hold, no second turn of the session's task.
+    /// The whole cost of an idle agent: no allocation, no contended lock, no second turn of the session's task.
     fn beat(&mut self) {
         if self.session.relay_cloud().is_some() {
             return; // its relay has answered
@@ -366,7 +366,7 @@ impl Reader<'_> {
                 }
             }
             FromAgent::UpgradeReport { upgrade, step, reason } => {
-                // The agent says it again when it is told again; a full store must not end the session.
+                // The agent sends it again when it is told again; a full store must not end the session.
                 if let Err(error) = control.upgrade_reported(session, upgrade, step, reason).await
                     && let Some(unlogged) = gateway.unkept.turn(Instant::now())
                 {

@@ -22,9 +22,9 @@ use super::{Gateway, now};
 use crate::ServerError;
 
 const SIGNING_KEY: &str = "signing key";
-/// How often the store is asked whether the key was rotated.
+/// How often the store is checked for a rotated key.
 const LOOK_PERIOD: Duration = Duration::from_secs(2);
-/// How often the log says that the store cannot be asked.
+/// How often the log says that the store cannot be read.
 const FAILURE_LOG_PERIOD: Duration = Duration::from_secs(3600);
 /// Sessions that share a signature; each then carries ten hashes with it.
 const SHARES_MAX: usize = 1024;
@@ -96,9 +96,9 @@ impl Signing {
             waiting.len()
         };
         if count == 1 {
-            // The first one signs for all, also where its own session ends meanwhile.
+            // The first one signs for all, even if its own session ends meanwhile.
             let _signs = SignsForAll(self);
-            // Whoever is ready to run has its turn before, and may come along.
+            // Ready tasks run first, and may join.
             tokio::task::yield_now().await;
         } else if count >= SHARES_MAX {
             self.sign_waiting();
@@ -131,7 +131,7 @@ impl Signing {
         self.use_key(SigningSecret::from_bytes(secret)?, authority, now)
     }
 
-    /// Where the store does not tell: the present key stays, with another certificate when that is due.
+    /// If the store cannot be read: the current key stays, with a new certificate when that is due.
     fn renew(&self, authority: &Authority, now: Timestamp) -> Result<(), ServerError> {
         let secret = self.present.read().secret.clone();
         self.use_key(secret, authority, now).map(|_| ())

@@ -51,7 +51,7 @@ struct Talk<'a> {
     session: &'a Session,
     sender: &'a mut Sender,
     replies: &'a Replies,
-    /// To be cancelled as soon as they are sent: an agent forgets a cancel of what it has not heard of.
+    /// To be cancelled as soon as they are sent: an agent drops a cancel of what it has not received.
     cancelled: Vec<OperationId>,
 }
 
@@ -108,7 +108,7 @@ impl Talk<'_> {
         Ok(())
     }
 
-    /// What somebody wants to know of the agent, whom it should believe, and which version it should become.
+    /// Queries to the agent, whom it should trust, and which version it should become.
     async fn ask(&mut self) -> Result<(), Ended> {
         for Question { request, key, asked } in self.session.take_questions() {
             let question = match asked {
@@ -226,7 +226,7 @@ impl Talk<'_> {
         Ok(later)
     }
 
-    /// On a slow link all assignments take minutes: whoever cancels or operates something does not wait for them.
+    /// On a slow link all assignments take minutes: a cancel or an operation does not wait for them.
     async fn say_between(
         &mut self,
         deliveries: &mut Vec<Delivery>,

@@ -17,7 +17,7 @@ use super::now;
 use crate::ServerError;
 
 const TICKET_KEYS: &str = "link ticket keys";
-/// How often the keys are looked at.
+/// How often the keys are checked.
 const LOOK_PERIOD: Duration = Duration::from_secs(600);
 /// Attempts to replace keys that another server replaces at the same time.
 const ATTEMPTS_MAX: u32 = 3;

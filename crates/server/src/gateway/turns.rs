@@ -22,8 +22,8 @@ use proctor_runtime::{KNOWN_ADDRESSES_MAX, share_of};
 const CPU_SHARE: f64 = 0.5;
 /// What may be spent at once after a quiet time.
 const BURST: Duration = Duration::from_millis(50);
-/// What a greeting is taken to cost before the first one was measured, and the bounds of what is believed: time on a
-/// processor that others use looks like cost.
+/// The assumed cost of a hello before the first one was measured, and the bounds of plausible costs: time on a CPU
+/// that others use looks like cost.
 pub(super) const COST_FIRST: Duration = Duration::from_millis(1);
 const COST_MIN: Duration = Duration::from_micros(50);
 const COST_MAX: Duration = Duration::from_millis(20);
@@ -77,7 +77,7 @@ pub(super) enum Origin {
     Relayed(RelayId),
 }
 
-/// What a greeting consists of, and so what it costs.
+/// What an opening consists of, and so what it costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A TLS handshake first.
@@ -181,7 +181,7 @@ pub(super) struct Queue<W> {
     turns: u64,
     /// Seconds of processor time that are gained in a second.
     gain: f64,
-    /// Seconds of processor time that are there; negative where more was spent.
+    /// Available seconds of CPU time; negative if more was spent.
     pub(super) balance: f64,
     filled_at: Instant,
     /// By kind.
@@ -252,7 +252,7 @@ impl<W> Queue<W> {
         }
     }
 
-    /// The one that may go now, with what it is charged.
+    /// The one that may go now, with its charge.
     pub(super) fn take(&mut self, now: Instant) -> Option<(W, Charge)> {
         self.fill(now);
         if self.balance < 0.0 {
@@ -265,13 +265,13 @@ impl<W> Queue<W> {
         Some((waiter, Charge { kind, cost }))
     }
 
-    /// When the next one may go; None where nobody waits.
+    /// When the next one may go; None if nobody waits.
     pub(super) fn next_at(&self) -> Option<Instant> {
         let missing = (-self.balance / self.gain).max(0.0);
         (self.len() > 0).then(|| self.filled_at + Duration::from_secs_f64(missing))
     }
 
-    /// One that was charged is over; it took this much.
+    /// One that was charged is done; it took this much.
     pub(super) fn spent(&mut self, charged: Charge, took: Duration) {
         let took = took.clamp(COST_MIN, COST_MAX);
         let balance = self.balance + charged.cost.as_secs_f64() - took.as_secs_f64();

@@ -23,7 +23,7 @@ impl AddressFilter {
         Self(Arc::new(allowed))
     }
 
-    /// What is wrong with an address that stands in the URL itself.
+    /// What is wrong with an address in the URL itself.
     pub fn check(&self, url: &WebhookUrl) -> Result<(), FieldError> {
         let Some(address) = url.address() else { return Ok(()) };
         self.refusal(address).map_or(Ok(()), |problem| Err(FieldError::new("url", problem)))
@@ -142,7 +142,7 @@ fn reaches_itself(address: IpAddr) -> std::io::Result<bool> {
     Ok(socket.local_addr()?.ip() == address)
 }
 
-/// Resolves names, and leaves only what may be reached; the connection is made to one of those.
+/// Resolves names, and keeps only what may be reached; the connection goes to one of those.
 impl Resolve for AddressFilter {
     fn resolve(&self, name: Name) -> Resolving {
         let reach = self.clone();

@@ -37,7 +37,7 @@ pub use url::WebhookUrl;
 
 /// The HMAC of the time stamp and the body, where the webhook has a secret.
 pub const SIGNATURE: &str = "x-proctor-signature";
-/// When the request was made, in Unix seconds; refuse what is older than a few minutes.
+/// When the request was made, in Unix seconds; reject what is older than a few minutes.
 pub const TIMESTAMP: &str = "x-proctor-timestamp";
 /// The id of the webhook, in every request.
 pub const WEBHOOK_ID: &str = "x-proctor-webhook";
@@ -48,14 +48,14 @@ pub const TEST: &str = "x-proctor-test";
 const EVENTS_MAX: u32 = 100;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Between two requests of one webhook, and between two looks for new events.
+/// Between two requests of one webhook, and between two checks for new events.
 const PACE: Duration = Duration::from_millis(100);
 const RETRY_FLOOR: Duration = Duration::from_millis(200);
 const RETRY_CEILING: Duration = Duration::from_secs(60);
 const AGE_MAX_MS: Millis = 24 * 3600 * 1000;
 /// A webhook that is not concerned keeps its cursor in memory and writes it this seldom.
 const UNWRITTEN_MAX: u64 = 1000;
-/// The list of webhooks is read again at least this often; tools may write beside the server.
+/// The list of webhooks is re-read at least this often; tools may write to the store directly.
 const RECONCILE_PERIOD: Duration = Duration::from_secs(60);
 
 /// Starts the forwarder, which ends with `tasks`.
@@ -180,12 +180,12 @@ impl Sender {
         let mut builder = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(REQUEST_TIMEOUT)
-            // A proxy would resolve names by itself, and reach what we must not.
+            // A proxy would resolve names on its own, and reach what we must not.
             .no_proxy()
             .dns_resolver(Arc::new(reach))
             .redirect(reqwest::redirect::Policy::none());
         if url.is_plain() {
-            // A machine without root certificates can speak plain HTTP all the same.
+            // A machine without root certificates can still speak plain HTTP.
             builder = builder.tls_certs_only([]);
         }
         let mut pace = tokio::time::interval(PACE);
@@ -211,7 +211,7 @@ impl Sender {
         }
     }
 
-    /// One request at most. What fails is read anew the next time.
+    /// At most one request. What fails is read again the next time.
     async fn step(&mut self) -> Result<Step, SendError> {
         let Some(query) = self.query() else { return Ok(Step::NothingNew) };
         let EventPage { events, next } = self.control.events(&query).await?;
@@ -236,7 +236,7 @@ impl Sender {
         Ok(Step::Progress)
     }
 
-    /// None where nothing can ever match.
+    /// None if nothing can ever match.
     fn query(&self) -> Option<EventQuery> {
         let has_form = |kind: &EventKind| match self.webhook.format {
             WebhookFormat::Native => true,

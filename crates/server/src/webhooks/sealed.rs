@@ -15,7 +15,7 @@ fn owner(id: Uuid) -> String {
     format!("webhook {id}")
 }
 
-/// As it is stored; it opens for this webhook alone.
+/// As it is stored; it opens only for this webhook.
 pub(crate) async fn seal(store: &dyn Store, id: Uuid, secret: &str) -> Result<String> {
     let sealed = Keys::load(store).await?.seal(&owner(id), secret);
     Ok(format!("{SEALED}{}", STANDARD.encode(sealed)))

@@ -24,9 +24,9 @@ const UNDER_WAY_MAX: usize = 4;
 /// What came of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookTrial {
-    /// What the receiver answered with; None where it did not.
+    /// The receiver's response; None if there was none.
     pub status: Option<u16>,
-    /// Why events would not arrive; None where they would.
+    /// Why events would not arrive; None if they would.
     pub error: Option<proctor_model::Message>,
     pub took: Duration,
 }

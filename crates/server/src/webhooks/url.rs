@@ -19,7 +19,7 @@ impl WebhookUrl {
         self.0.origin().ascii_serialization()
     }
 
-    /// Where it stands in the URL itself; names are resolved when they are connected to.
+    /// If it is in the URL itself; names are resolved when connecting.
     pub(super) fn address(&self) -> Option<std::net::IpAddr> {
         let host = self.0.host_str()?;
         host.trim_start_matches('[').trim_end_matches(']').parse().ok()

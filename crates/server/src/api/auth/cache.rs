@@ -43,7 +43,7 @@ impl<V: Clone> Cache<V> {
         entries.clear();
     }
 
-    /// To be read before the store is asked.
+    /// Must be read before the store is queried.
     pub(super) fn age(&self) -> u64 {
         self.age.load(Ordering::Acquire)
     }

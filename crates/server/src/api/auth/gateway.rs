@@ -74,7 +74,7 @@ struct User {
 }
 
 impl GatewayKey {
-    /// The reason of a refusal says nothing of the token's content.
+    /// The reason of a refusal says nothing about the token's content.
     pub(super) fn verify(&self, token: &str, now_secs: i64) -> Result<GatewayIdentity, Message> {
         let (signed, signature) = token.rsplit_once('.').ok_or_else(messages::jwt_malformed)?;
         let (header, claims) = signed.split_once('.').ok_or_else(messages::jwt_malformed)?;

@@ -31,14 +31,14 @@ pub(super) use signature::Signed;
 pub(super) use verify::Verifier;
 
 const AUTHORIZATION: &str = "x-bkapi-authorization";
-/// How a gateway tells what stands behind it who calls.
+/// How a gateway tells its backend who is calling.
 const GATEWAY_TOKEN: &str = "x-bkapi-jwt";
-/// How an ESB tells what stands behind it who calls; it has checked that, and sends no proof.
+/// How an ESB tells its backend who is calling; it has checked that, and sends no proof.
 const BACKEND_APP: &str = "bk-app-code";
 const BACKEND_USER: &str = "bk-username";
 const NAME_CHARS_MAX: usize = 128;
 
-/// What a request says about its sender, not believed yet.
+/// What a request says about its sender, not verified yet.
 #[derive(Clone)]
 pub(crate) enum Credentials {
     /// With a secret or a token.
@@ -87,7 +87,7 @@ impl Credentials {
         Ok(token.map(|(_, token)| Self::Plain(Plain::of_token(token.trim().to_owned()))))
     }
 
-    /// Those that an ESB gives to its backend; None where there are none.
+    /// Those that an ESB passes to its backend; None if there are none.
     pub(super) fn behind_esb(
         state: &ApiState,
         family: Family,
@@ -128,10 +128,10 @@ fn name(header: &str, value: &HeaderValue) -> Result<String, ApiError> {
         .ok_or_else(|| malformed(messages::header_is_no_name(header, NAME_CHARS_MAX)))
 }
 
-/// Whom a request is from, believed.
+/// Who sent a request, verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Identity {
-    /// Empty for a user who came with a token of their own.
+    /// Empty for a user who came with their own token.
     app: String,
     user: String,
     /// Those of the two that were proved.
@@ -151,7 +151,7 @@ impl Identity {
         }
     }
 
-    /// An app for nobody but itself.
+    /// An app that calls for itself.
     fn app(app: impl Into<String>) -> Self {
         let app = app.into();
         Self {
@@ -177,9 +177,9 @@ impl Identity {
     }
 }
 
-/// Tells who asks, or why that is not known, and takes the call off the caller's rate. Every dialect
-/// comes through here. Nobody acts for a disabled user, whatever the app. `admit` says whether the call may go on now; a
-/// signature counts as used only after that, so that a call that is put off may be sent again as it is.
+/// Authenticates the caller, or says why that failed, and charges the call to the caller's rate. Every dialect comes
+/// through here. Nobody can act for a disabled user, whatever the app. `admit` says whether the call may proceed now;
+/// a signature counts as used only after that, so that a call that is rejected for now can be resent unchanged.
 pub(crate) async fn authenticate<T>(
     state: &ApiState,
     credentials: &Credentials,

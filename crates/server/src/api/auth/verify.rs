@@ -16,7 +16,7 @@ use crate::control::{ControlError, PresentedCredentials};
 use crate::keys::{HashMatch, Keys};
 use crate::user_token::TokenText;
 
-/// The hash of nothing that anybody knows: what an unknown app's secret is compared with.
+/// The hash of an unknown value: what an unknown app's secret is compared with.
 const NO_HASH: &str = "hmac-sha256:0000000000000000000000000000000000000000000000000000000000000000";
 
 type Result<T> = std::result::Result<T, ApiError>;

@@ -26,7 +26,7 @@ use crate::shares::{Full, Held, Shares, payer_of};
 pub(super) const WAITING_MAX: u64 = 64;
 /// While others wait, a large body must come at this rate.
 const RATE_MIN: u64 = 1024 * 1024;
-/// How often those who wait look for one that is too slow.
+/// How often waiters look for one that is too slow.
 const LOOK_PERIOD: Duration = Duration::from_millis(250);
 
 /// Room for large bodies.
@@ -151,7 +151,7 @@ impl Pool {
         Reservation { pool: self.clone(), id, holder }
     }
 
-    /// The slowest gives way, of those that are in the way.
+    /// Evicts the slowest of those that are in the way.
     fn make_room(&self, sender: &BodySender, bytes: u64) {
         let now = Instant::now();
         let state = self.state.lock();
@@ -175,7 +175,7 @@ fn no_room() -> ApiError {
     ApiError::busy(messages::too_many_bodies_at_once())
 }
 
-/// Room for one large body, or for what is built of it, given back when it is dropped.
+/// Room for one large body, or for its parsed form, released on drop.
 #[derive(Debug)]
 pub(in crate::api) struct Reservation {
     pool: Arc<Pool>,

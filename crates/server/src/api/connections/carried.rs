@@ -12,10 +12,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{Connection, InFlight, SharedAnswer};
 
-/// Answers are handed over in pieces of this size: a call is under way until its peer has taken almost all.
+/// Responses are handed over in chunks of this size: a call is in progress until its peer has read almost all.
 const PIECE_BYTES_MAX: usize = 64 * 1024;
 
-/// A socket, or TLS over one, that tells its connection what happens on it.
+/// A socket, or TLS over one, that reports its activity to the connection.
 #[derive(Debug)]
 pub(in crate::api) struct Watched<S> {
     pub(in crate::api) stream: S,
@@ -98,11 +98,11 @@ impl HttpBody for Asking {
     }
 }
 
-/// The body of an answer, which keeps its call under way until it is written.
+/// The body of a response, which keeps its call in progress until it is written.
 #[derive(Debug)]
 pub(in crate::api) struct Answering {
     body: Body,
-    /// What is left of a large piece.
+    /// The rest of a large chunk.
     rest: Bytes,
     call: InFlight,
     is_shared: bool,

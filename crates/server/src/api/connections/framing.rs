@@ -8,7 +8,7 @@
 #[derive(Debug, Default)]
 pub(super) struct Framing {
     at: At,
-    /// Of the body of the present call; None where it comes in chunks.
+    /// Of the body of the current call; None if it is chunked.
     length: Option<u64>,
     tail: [u8; 3],
 }
@@ -65,7 +65,7 @@ impl Framing {
         self.length = length;
     }
 
-    /// The call is over; whether something of a next request may have come already.
+    /// The call is over; returns whether part of a next request may have arrived already.
     pub(super) fn end(&mut self) -> bool {
         let ends_blank = self.tail.ends_with(b"\n\r\n") || self.tail.ends_with(b"\n\n");
         match (std::mem::take(&mut self.at), self.length) {

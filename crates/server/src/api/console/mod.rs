@@ -51,7 +51,7 @@ static FILES: LazyLock<HashMap<&'static str, File>> = LazyLock::new(|| {
     TABLE.iter().map(|(name, gzip)| (*name, file(gzip))).collect()
 });
 
-/// What a browser gets here; None where the request is not for the console.
+/// What a browser gets here; None if the request is not for the console.
 pub(super) fn answer(request: &Request) -> Option<Response> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return None;
@@ -81,7 +81,7 @@ fn serve(path: &str, file: &File, headers: &HeaderMap) -> Response {
     response
 }
 
-/// A browser takes gzip; for who does not, it is undone.
+/// A browser accepts gzip; for clients that do not, it is decompressed.
 fn content(path: &str, file: &File, headers: &HeaderMap) -> Response {
     let takes_gzip = headers.get(header::ACCEPT_ENCODING).and_then(|taken| taken.to_str().ok());
     let kind = (header::CONTENT_TYPE, HeaderValue::from_static(content_type(path)));

@@ -24,7 +24,7 @@ const KNOWN_MAX: usize = 16;
 /// Of one address, in each of the two.
 const PER_PEER_MAX: usize = 8;
 const PIECE_BYTES: usize = 64 * 1024;
-/// A peer that leaves a piece for so long gives way when somebody else wants its slot.
+/// A peer that leaves a chunk unread for this long is evicted when somebody else wants its slot.
 const SLOW_AFTER: Duration = Duration::from_secs(1);
 /// A peer that takes longer for one piece is cut off, whether anybody waits or not.
 const PIECE_PATIENCE: Duration = Duration::from_secs(60);
@@ -36,7 +36,7 @@ pub(super) struct Downloader {
     pub(super) is_known: bool,
 }
 
-/// All downloads that are under way.
+/// All downloads in progress.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     open: Mutex<Open>,
@@ -89,7 +89,7 @@ impl Open {
 }
 
 impl Slots {
-    /// None where everybody who has a slot makes use of it. Who is known may also have a slot of the strangers.
+    /// None if everybody who has a slot makes use of it. Known clients may also use the slots of unknown ones.
     pub(super) fn take(self: &Arc<Self>, of: Downloader, now: Instant) -> Option<Download> {
         let stranger = Downloader { is_known: false, ..of };
         self.take_as(of, now).or_else(|| of.is_known.then(|| self.take_as(stranger, now)).flatten())

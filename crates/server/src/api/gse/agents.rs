@@ -99,7 +99,7 @@ pub(in crate::api) struct WholeInfo {
     bk_cpu_architecture: String,
     parent_ip: &'static str,
     parent_port: u16,
-    /// What the agent itself uses is not measured.
+    /// The agent's own usage is not measured.
     cpu_rate: f64,
     mem_rate: f64,
     cpu_num: u32,
@@ -125,7 +125,7 @@ pub(in crate::api) async fn infos(call: Call) -> Result<Vec<WholeInfo>> {
     list(&call, whole_info).await
 }
 
-/// What is known about an agent that was asked for.
+/// What is known about a requested agent.
 struct Found<'a> {
     named: &'a NamedHost,
     record: Option<&'a HostRecord>,
@@ -133,8 +133,8 @@ struct Found<'a> {
     now: i64,
 }
 
-/// An agent that is asked for as `cloud:ip` is there twice: under its real id, which is how a caller
-/// learns it, and under the id as it was written, which is what some clients look their answer up by.
+/// An agent requested as `cloud:ip` is listed twice: under its real id, which is how a caller learns it, and under
+/// the id as it was sent, by which some clients look up their result.
 async fn list<T>(call: &Call, element: fn(&Found<'_>, String) -> T) -> Result<Vec<T>> {
     let rows = resolved(call).await?;
     if !rows.is_empty() && rows.iter().all(|(_, record)| record.is_none()) {

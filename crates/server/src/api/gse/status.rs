@@ -35,7 +35,7 @@ struct Info {
     host: Host,
     #[serde(skip_serializing_if = "Option::is_none")]
     bk_agent_id: Option<String>,
-    /// The expected state: running where it is managed.
+    /// The expected state: running if it is managed.
     flag: u8,
     /// The actual state. A process that is not registered has no row, so 0 does not occur.
     status: u8,
@@ -171,7 +171,7 @@ fn info(record: ProcessRecord, host: Host, bk_agent_id: Option<String>) -> Info 
     }
 }
 
-/// For people: why the row says what it says.
+/// For display: why the row says what it says.
 fn message(record: &ProcessRecord) -> String {
     let state = match &record.snapshot {
         None => "registered, not observed yet".to_owned(),

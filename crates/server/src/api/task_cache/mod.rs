@@ -28,7 +28,7 @@ type Result<T> = std::result::Result<T, StoreError>;
 
 /// About fifty finished tasks of 10,000 targets.
 const BYTES_MAX: usize = 128 * 1024 * 1024;
-/// Who polls comes again sooner.
+/// Clients poll more often than this.
 const AGE_MAX: Duration = Duration::from_secs(600);
 /// Counted for an entry beside its text, so that there are few, too.
 const ENTRY_BYTES: usize = 8 * 1024;
@@ -61,12 +61,12 @@ impl TaskCache {
         Self { kept: Mutex::default(), bytes_max }
     }
 
-    /// Forgets all texts: what they show beside outcomes has changed.
+    /// Clears all texts: what they show besides outcomes has changed.
     pub(super) fn clear(&self) {
         *self.kept.lock() = Kept::default();
     }
 
-    /// Forgets the texts that nobody has read for [`AGE_MAX`].
+    /// Drops the texts that nobody has read for [`AGE_MAX`].
     pub(super) fn forget_unread(&self, now: Instant) {
         let mut kept = self.kept.lock();
         let is_old = |entry: &Entry| now.saturating_duration_since(entry.read_at) >= AGE_MAX;
@@ -92,7 +92,7 @@ impl TaskCache {
             return Ok(Some(rendition.clone()));
         }
         let renewed = renewed(control, key, held.clone()).await?;
-        // What was there and is not there any more was forgotten.
+        // What was there and is gone was deleted.
         let renewed = renewed.filter(|rendition| is_current(&rendition));
         let bytes = renewed.as_ref().map(|rendition| rendition.bytes());
         held.clone_from(&renewed);
@@ -101,7 +101,7 @@ impl TaskCache {
     }
 }
 
-/// Reads what is new and writes it; None for a task that is not known.
+/// Reads and renders what is new; None for an unknown task.
 async fn renewed(control: &Control, key: Key, old: Option<Arc<RenderedTask>>) -> Result<Option<Arc<RenderedTask>>> {
     let Key { task, shape, language } = key;
     let write: Box<dyn FnOnce() -> RenderedTask + Send> = match old {
@@ -115,7 +115,7 @@ async fn renewed(control: &Control, key: Key, old: Option<Arc<RenderedTask>>) ->
             Box::new(move || RenderedTask::new(shape, task, bound))
         }
     };
-    // Off the workers: a large task takes some tens of milliseconds.
+    // Off the workers: a large task takes a few tens of milliseconds.
     let written = tokio::task::spawn_blocking(move || language.within(write)).await;
     let failed = |error| StoreError::Failed { what: "write a task", source: Box::new(error) };
     Ok(Some(Arc::new(written.map_err(failed)?)))
@@ -132,7 +132,7 @@ async fn bound_ids(control: &Control, task: &TaskView) -> Result<BoundIds> {
 struct Kept {
     entries: HashMap<Key, Entry>,
     bytes: usize,
-    /// Counts what is read; a higher number is later.
+    /// A read counter; a higher number is later.
     reads: u64,
 }
 

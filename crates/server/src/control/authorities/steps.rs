@@ -14,7 +14,7 @@ use crate::gateway;
 
 /// An agent or relay that is connected answers an announcement at once; one that is older never does.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// Attempts of a step that somebody else changes under our hands.
+/// Attempts at a step that somebody else changes concurrently.
 const ATTEMPTS_MAX: u32 = 3;
 /// Peers that a refusal and an audit entry name; the status lists more.
 const NAMED_MAX: usize = 10;
@@ -25,7 +25,7 @@ pub enum RotationStep {
     Prepare,
     /// The successor issues from now on.
     Switch,
-    /// The old authority is given up.
+    /// The old authority is dropped.
     Finish,
     /// One phase back.
     Abort,
@@ -41,7 +41,7 @@ impl RotationStep {
         }
     }
 
-    /// What it makes of the secret; None where it is not the next step.
+    /// What it turns the secret into; None if it is not the next step.
     fn applied(self, secret: &AuthoritySecret) -> std::result::Result<Option<AuthoritySecret>, proctor_pki::PkiError> {
         Ok(match self {
             Self::Prepare => secret.prepared(gateway::now())?,
@@ -63,7 +63,7 @@ impl RotationStep {
     }
 }
 
-/// Why somebody has not followed.
+/// Why a peer has not followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyBehind {
     NotConnected,
@@ -265,7 +265,7 @@ impl Control {
         if is_late && !told.is_answered { WhyBehind::CannotFollow } else { WhyBehind::NotYet }
     }
 
-    /// Takes a step, and returns where the rotation stands then; or why it was not taken, in words.
+    /// Takes a step, and returns the state of the rotation; or a readable reason why it was not taken.
     pub async fn rotate_authority(
         &self,
         caller: &Caller,

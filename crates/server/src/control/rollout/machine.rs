@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use proctor_model::{Message, ProcessKey, Subject, messages};
 use proctor_store::{Millis, Rollout, RolloutState};
 
-/// How long a process may take to become healthy after its operation succeeded. Counts anew after a
-/// restart of the server: while it was down nobody could report.
+/// How long a process may take to become healthy after its operation succeeded. Starts over after a server restart:
+/// while it was down nobody could report.
 pub(super) const SETTLE_MAX: Duration = Duration::from_secs(300);
 
 /// A transition of a rolling task.
@@ -28,7 +28,7 @@ pub(super) enum Step {
     Judge(Vec<(u32, bool)>),
     /// Wait for somebody to resume.
     Pause,
-    /// Go on after the canary.
+    /// Continue after the canary.
     Resume,
     /// What was not released never will be.
     Stop(StopReason),
@@ -40,9 +40,9 @@ pub(super) enum Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum StopReason {
     TooManyFailures,
-    /// Who made it may not operate all of the rest any more; in words.
+    /// Its creator may no longer operate all of the rest; in words.
     RightsWithdrawn(Message),
-    /// What a target that waits would be operated with is no longer registered.
+    /// What a waiting target would be operated with is no longer registered.
     SpecChanged(ProcessKey),
 }
 
@@ -120,7 +120,7 @@ impl RolloutMachine {
         self.rollout.released
     }
 
-    /// Who must have the right to what is released.
+    /// Who must have the permission for what is released.
     pub(super) fn makers(&self) -> &[Subject] {
         &self.rollout.makers
     }
@@ -134,13 +134,13 @@ impl RolloutMachine {
         self.settling.iter().map(|(index, settling)| (*index, settling.since))
     }
 
-    /// None where it does not run, or nothing is left to release.
+    /// None if it is not running, or nothing is left to release.
     pub(super) fn pause(&self) -> Option<Step> {
         let has_more = self.rollout.released < self.total;
         (self.rollout.state == RolloutState::Running && has_more).then_some(Step::Pause)
     }
 
-    /// None where there is nothing to resume.
+    /// None if there is nothing to resume.
     pub(super) fn resume(&self) -> Option<Step> {
         (self.rollout.state == RolloutState::Paused).then_some(Step::Resume)
     }
@@ -199,7 +199,7 @@ impl RolloutMachine {
         open
     }
 
-    /// Somebody paused it before its canary was judged: going on is no decision about the canary.
+    /// Somebody paused it before its canary was judged: resuming is not a decision about the canary.
     fn awaits_canary(&self) -> bool {
         self.rollout.released < self.rollout.canary || !self.open.is_empty() || !self.settling.is_empty()
     }

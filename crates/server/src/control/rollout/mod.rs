@@ -30,7 +30,7 @@ use machine::{RolloutMachine, Step, TargetEnd};
 use open::OpenCount;
 pub(super) use open::RolloutPermit;
 
-/// How often processes that should become healthy are looked at, and failed writes are tried again.
+/// How often processes that should become healthy are checked, and failed writes are retried.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// Targets whose health is asked for at once.
 const SETTLING_ASKED_MAX: usize = 1000;
@@ -39,7 +39,7 @@ const REPORT_SLACK_SECS: i64 = 2;
 /// A rolling task that is not over when servers ran for so long (paused and forgotten) is cancelled.
 const ROLLOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// The rolling tasks that are under way.
+/// The rolling tasks in progress.
 #[derive(Debug, Default)]
 pub(super) struct Rollouts {
     by_task: Mutex<HashMap<TaskId, ActiveRollout>>,
@@ -162,8 +162,8 @@ impl Rollouts {
 }
 
 impl Control {
-    /// Takes up the rolling tasks that an earlier life of the server left, out of what is open. Returns the outcomes
-    /// of released targets whose hosts were cordoned already, which that server did not come to write.
+    /// Resumes the rolling tasks that an earlier run of the server left, from what is open. Returns the outcomes of
+    /// released targets whose hosts were cordoned already, which that server did not get to write.
     pub(super) async fn resume_rollouts(&self, open: &mut Vec<OpenTarget>) -> Result<Vec<(OperationId, Outcome)>> {
         let mut refused = Vec::new();
         let rollouts = self.inner.store.open_rollouts().await?;
@@ -240,7 +240,7 @@ impl Control {
         Ok(is_taken)
     }
 
-    /// Ends what has not begun, and has agents give up what has. Whether the task was still open.
+    /// Ends what has not begun, and has agents abort what has. Returns whether the task was still open.
     pub(super) async fn cancel_now(&self, task: TaskId, message: Message) -> Result<bool> {
         let turn = self.inner.rollouts.turn.lock().await;
         let unreleased = Outcome::new(Code::Cancelled, message, false);
@@ -299,8 +299,7 @@ impl Control {
         }
     }
 
-    /// Writes a step, then acts on it. The caller holds the turn. False where the store says that the
-    /// rollout is over.
+    /// Writes a step, then acts on it. The caller holds the turn. False if the store says that the rollout is over.
     async fn take(&self, task: TaskId, step: &Step) -> Result<bool> {
         let now = clock::unix_millis();
         let Some(after) = self.with_rolling(task, |rolling| rolling.roll.after(step, now)) else { return Ok(false) };

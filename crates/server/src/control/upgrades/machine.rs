@@ -21,12 +21,12 @@ use proctor_store::{
 const UPGRADING_MAX: usize = 64;
 /// A host that is not connected when its turn comes is waited for this long.
 const ABSENT_MAX: Duration = Duration::from_secs(60);
-/// A host that was told, and is gone for this much longer than its new version has to prove itself, has failed; and one
-/// that was upgraded and has not kept a session for as long.
+/// A host that has the order, and is gone for this much longer than its new version has to prove itself, has failed;
+/// so has one that was upgraded and has not kept a session for as long.
 const LOST_MAX: Duration = Duration::from_secs(600);
 /// What a trial takes beyond its deadline, until the old version is back.
 const TRIAL_ROOM: Duration = Duration::from_secs(60);
-/// An agent gives up by itself long before.
+/// An agent gives up on its own long before.
 const UPGRADING_TIME_MAX: Duration = Duration::from_secs(3 * 3600);
 /// A host that was upgraded has to keep a session for this long before the next ring begins, or the upgrade is done. Longer than the watchdog of the
 /// agent's unit (90 s), which the trial on the host does not show to the new version.
@@ -35,7 +35,7 @@ const SETTLE: Duration = Duration::from_secs(100);
 const ORDER_PERIOD: Duration = Duration::from_secs(60);
 const NOBODY_UPGRADED: &str = "no host of the rings before was upgraded: see why, then resume or cancel";
 
-/// What is known of a host's session.
+/// What is known about a host's session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     Absent,
@@ -56,7 +56,7 @@ pub(super) struct UpgradeMachine {
     pub(super) upgrade: Upgrade,
     hosts: Vec<Host>,
     indices: HashMap<AgentId, usize>,
-    /// A person let it go on in this ring.
+    /// A human resumed it in this ring.
     resumed_in: Option<u32>,
 }
 
@@ -92,7 +92,7 @@ struct Settling {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) changes: Vec<UpgradeHostChange>,
-    /// Hosts to be told again.
+    /// Hosts that get the order again.
     pub(super) again: Vec<AgentId>,
     /// The state that the upgrade gets.
     pub(super) end: Option<(UpgradeState, String)>,
@@ -135,7 +135,7 @@ impl UpgradeMachine {
         self.upgrade.state.is_under_way() && self.is_upgrading(agent)
     }
 
-    /// How far a host is that was told.
+    /// The progress of a host that has the order.
     pub(super) fn reported(&mut self, agent: &AgentId, step: UpgradeStep) {
         if let Some(index) = self.indices.get(agent) {
             let host = &mut self.hosts[*index];
@@ -180,7 +180,7 @@ impl UpgradeMachine {
         }
     }
 
-    /// A person has seen how far it is, and lets it go on.
+    /// A human has seen its progress, and resumes it.
     pub(super) fn resumed(&mut self) {
         self.resumed_in = self.ring();
         for host in &mut self.hosts {

@@ -36,7 +36,7 @@ const SHOWN_MAX: u32 = 100;
 /// What an agent says whose policy file forbids upgrades.
 const BY_OWNER: &str = "upgrade_by_policy";
 
-/// The upgrade that is under way.
+/// The upgrade in progress.
 #[derive(Debug, Default)]
 pub(super) struct Upgrades {
     current: Mutex<Option<UpgradeMachine>>,
@@ -56,7 +56,7 @@ impl Upgrades {
     }
 }
 
-/// What somebody wants of an upgrade.
+/// What is requested of an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpgradeWish {
     Pause,
@@ -105,7 +105,7 @@ impl Control {
         Ok(Ok(()))
     }
 
-    /// False where it is not in a state for that. Who resumes it answers for it from then on.
+    /// False if its state does not allow that. Whoever resumes it is responsible for it from then on.
     pub async fn steer_upgrade(&self, id: Uuid, wish: UpgradeWish, by: &Caller) -> Result<bool> {
         use UpgradeState::{Cancelled, Paused, Running};
         let name = by.name();
@@ -142,7 +142,7 @@ impl Control {
         Ok(true)
     }
 
-    /// What an earlier life of the server left.
+    /// What an earlier run of the server left.
     pub(super) async fn resume_upgrade(&self) -> Result<()> {
         let Some(newest) = self.inner.store.upgrades(1).await?.pop() else { return Ok(()) };
         let hosts = self.inner.store.upgrade_hosts(newest.id).await?;

@@ -136,8 +136,8 @@ fn operation_with_spec(value: &Value<'_>) -> Result<(SubmittedItem, &'static str
     let spec = match kind {
         // Its rows end with 832 whatever the spec is.
         None => SpecSource::Registered,
-        // A status query needs no spec; many clients fill it with zeroes. One that is complete
-        // lets the agent look for a process that nobody has registered.
+        // A status query needs no spec; many clients fill it with zeroes. A complete one lets the agent look for an
+        // unregistered process.
         Some(OperationKind::Status) => match fields.required("spec", read) {
             Ok(spec) => SpecSource::Given(spec),
             Err(_) => SpecSource::Registered,
@@ -165,7 +165,7 @@ pub(super) fn task_id(params: &Value<'_>) -> Result<String> {
     Fields::of(params)?.required("task_id", |value| text(value).map(str::to_owned))
 }
 
-/// An id that is not of our form was never given out.
+/// An id that is not of our form was never issued.
 pub(in crate::api) fn known_form(text: &str) -> Option<TaskId> {
     text.trim().parse().ok()
 }

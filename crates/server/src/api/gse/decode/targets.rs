@@ -103,8 +103,8 @@ const NUMBERS_CHARS: usize = 8;
 /// Of an id, or of what can be no address: it is given back in a row.
 const WRITTEN_CHARS_MAX: usize = 128;
 
-/// Targets of one request. Clients send up to 30,000 in one item; beyond this, several requests are
-/// better for everybody.
+/// Targets per request. Clients send up to 30,000 in one item; beyond this, several requests are better for
+/// everybody.
 pub(in crate::api) const TARGETS_MAX: usize = 200_000;
 
 const IDS: &str = "agent_id_list";
@@ -159,7 +159,7 @@ fn by_address(value: &Value<'_>, style: KeyStyle) -> Result<NamedHost> {
     Ok(NamedHost { host, written: written.to_owned(), address: Some(Address { cloud, supplier }) })
 }
 
-/// An address as it was written; None where it can be none.
+/// An address as it was written; None if it is not one.
 pub(in crate::api) fn address<'a>(value: &'a Value<'_>) -> Result<(&'a str, Option<IpAddr>)> {
     let written = text(value)?;
     match written.parse() {
