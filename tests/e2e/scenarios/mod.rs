@@ -1,5 +1,7 @@
-//! The scenarios of the list in docs/scenarios.md, each named after its row, on real processes.
-//! What shows better in virtual time is in the crates; the list says where.
+//! The scenarios of docs/scenarios.md, each named after its row, on real processes.
+//!
+//! Absent: what is better tested in virtual time; that is in the crates, and the list says where. Start at `scene`
+//! (the helpers) and `a_identity`; `zero` is what must hold after every scenario.
 
 mod a_identity;
 mod a_states;

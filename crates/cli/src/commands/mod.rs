@@ -1,4 +1,7 @@
-//! What people do with a server: each command is one or two calls of the native API and one table.
+//! The user commands: each is one or two calls of the native API and one table.
+//!
+//! Absent: flags (`args`), output formats (`output`), exit codes (`report`), and business logic. Start at
+//! `processes`.
 
 mod access;
 mod apply;

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a host in a temporary directory and real processes.
+//! Shared by the tests of this crate: a host in a temporary directory and real processes.
 
 #![allow(dead_code, reason = "every test binary uses its own part")]
 #![allow(unreachable_pub, reason = "a module of several test binaries")]

@@ -1,13 +1,13 @@
-//! Sentences for people, by id, in every language that we speak.
+//! User-facing messages, by id, in every supported language.
 //!
-//! Promised: a [`Message`] is made by a function of [`messages`], which stands beside its English and its Chinese in
-//! one catalogue, so that neither can be changed without the other in sight. It is in one language to its end: where
-//! a part has no Chinese, all of it is English. What comes from elsewhere (a link, a store) is checked against the
-//! catalogue: an id that is not known here, or other arguments than the entry has, leave the text alone.
-//! Absent: which language somebody wants, and the output of commands, which is quoted as it is.
+//! Promised: a [`Message`] is created by a function of [`messages`], next to its English and Chinese text in one
+//! catalogue, so that neither can be changed without seeing the other. It is in one language throughout: if a part
+//! has no Chinese, all of it is English. What comes from elsewhere (a link, a store) is checked against the
+//! catalogue: an unknown id, or arguments other than the entry's, leave only the text.
+//! Absent: which language somebody wants, and command output, which is quoted verbatim.
 //!
-//! To say something new, add an entry to `catalogue/`. To say it better, change both texts and keep the id. An
-//! argument more or less makes another message: give it another id, because other versions send the old one.
+//! To add a message, add an entry to `catalogue/`. To reword one, change both texts and keep the id. To change its
+//! arguments, add a new id, because other versions send the old one.
 
 mod catalogue;
 mod phrase;

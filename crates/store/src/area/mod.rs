@@ -1,4 +1,7 @@
-//! What a store can do, one trait for each area; a second implementation takes one at a time.
+//! What a store can do: one trait per area, so that a second implementation can take one at a time.
+//!
+//! Promised: each call is one transaction; what it guarantees is a case in `conformance`.
+//! Absent: implementations (see `sqlite`), and any knowledge of HTTP or sessions. Start at `tasks`.
 
 mod access;
 mod audit;

@@ -1,9 +1,10 @@
 //! The store in one SQLite file, for a control plane of one server.
 //!
-//! Promised: what [`Store`](crate::Store) promises, on a file that this process holds alone. Writes go through
-//! one thread that commits what is waiting at once (`writer`); reads never wait for it
-//! (`readers`). Dropping the store finishes what was queued, ends the thread and gives the file
-//! back. Absent: a clock, caches between calls, and sharing the file with a second server.
+//! Promised: what [`Store`](crate::Store) promises, on a file held exclusively by this process. Writes go through one
+//! thread that commits pending calls together (`writer`); reads never wait for it (`readers`). Dropping the store
+//! finishes what was queued, ends the thread and releases the file.
+//! Absent: a clock, caches between calls, and sharing the file with a second server.
+//! Start at `store` (the traits), then the file of an area.
 
 mod access;
 mod apps;

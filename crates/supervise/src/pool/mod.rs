@@ -1,20 +1,19 @@
-//! The machine of one pool on one host: who is ended when its members together use too much.
+//! The state machine of one pool on one host: which member is evicted when they exceed their shared limit.
 //!
-//! Method grammar as everywhere: [`PoolMachine::handle`] takes events and returns actions,
-//! [`PoolMachine::poll_timeout`] tells when to come back with [`PoolEvent::Tick`], and
-//! [`PoolMachine::next_sample`] how soon with samples: only they lead to a kill.
+//! As in every machine, [`PoolMachine::handle`] takes events and returns actions, [`PoolMachine::poll_timeout`] tells
+//! when to come back with [`PoolEvent::Tick`], and [`PoolMachine::next_sample`] how soon with samples: only they lead
+//! to an eviction.
 //!
-//! Promised: a victim is an eligible member of the highest score, and at the moment of the kill the
-//! newest samples put the pool above its limit. One victim at a time: after a kill nothing happens
-//! until its death is reported (or 60 s have passed), and then only samples from after the death
-//! count. No decision rests on a sample older than 5 s: such a member counts as using nothing, so
-//! doubt spares. At most six kills a minute. Members over their own limit are dealt with elsewhere:
-//! the pool waits for that, at most 10 s. Nobody is ended instead of a member with a higher score
-//! that may not be ended: after 10 s the pool says so once. A limit that is lowered below the present
-//! use is warned of 10 s before it has effect.
-//! What "over its limit" means is the table in [`crate::threshold`]; memory comes before CPU.
-//! Absent: killing and restarting. An observation of the pool is complete when every member has
-//! been sampled since the last one, so the driver samples the members of a pool together.
+//! Promised: a victim is an eligible member with the highest score, and at the moment of the kill the newest samples
+//! put the pool above its limit. One victim at a time: after a kill nothing happens until its death is reported (or
+//! 60 s have passed), and then only samples from after the death count. No decision is based on a sample older than 5
+//! s: such a member counts as using nothing, so in doubt nothing is evicted. At most six kills a minute. Members over
+//! their own limit are dealt with elsewhere: the pool waits for that, at most 10 s. No other member is evicted
+//! instead of one with a higher score that may not be: after 10 s the pool reports that once. A limit that is lowered
+//! below the current usage is announced 10 s before it takes effect. What "over its limit" means is the table in
+//! [`crate::threshold`]; memory comes before CPU.
+//! Absent: killing and restarting. An observation of the pool is complete when every member has been sampled since
+//! the last one, so the driver samples the members of a pool together.
 
 mod types;
 

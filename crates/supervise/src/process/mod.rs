@@ -1,11 +1,12 @@
-//! The machine of one process.
+//! The state machine of one process.
 //!
-//! Method grammar: [`Process::handle`] takes what the world reports and what people ask;
-//! [`Process::poll_action`] gives what must be done; [`Process::poll_timeout`] tells when to come
-//! back with [`Event::Tick`]. Getters are the rest.
+//! [`Process::handle`] takes what the world reports and what operators request; [`Process::poll_action`] returns what
+//! must be done; [`Process::poll_timeout`] tells when to come back with [`Event::Tick`]. Everything else is getters.
 //!
-//! What is under way is one value, [`Activity`]; what must survive a crash is another, [`Record`].
-//! Operations come one after the other; supervision acts only between them.
+//! Work in progress is one value, [`Activity`]; what must survive a crash is another, [`Record`]. Operations run one
+//! after the other; supervision acts only between them.
+//!
+//! Absent: IO, clocks, and deciding who may operate. Start at [`Process::handle`], the transition table.
 
 mod activity;
 mod cancel;

@@ -1,8 +1,8 @@
-//! `proctor apply` and `proctor diff`: hosts as files say.
+//! `proctor apply` and `proctor diff`: make hosts match files.
 //!
-//! Promised: all files are read, and the server has looked at each entry, before anything is done;
-//! only differences are applied; nothing is deleted without `--prune`, and then only processes of
-//! namespaces that the files name. Absent: starting and stopping; what is registered is not operated.
+//! Promised: all files are read, and the server has validated each entry, before anything is done; only differences
+//! are applied; nothing is deleted without `--prune`, and then only processes in namespaces that the files name.
+//! Absent: starting and stopping; what is registered is not operated.
 
 mod files;
 mod plan;

@@ -1,8 +1,8 @@
-//! `proctor doctor`: is all well, and if not, what to do.
+//! `proctor doctor`: what is wrong, and what to do about it.
 //!
-//! Promised: ends with 1 where a check fails, and with 0 where there are only warnings and what could
-//! not be looked at; what the caller may not see is told as not checked, never as wrong. Absent: any
-//! change.
+//! Promised: exits with 1 if a check fails, and with 0 if there are only warnings and skipped checks; what the caller
+//! may not see is reported as not checked, never as wrong.
+//! Absent: any change.
 
 mod fleet;
 

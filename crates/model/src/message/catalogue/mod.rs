@@ -1,7 +1,8 @@
-//! What we say, in English and Chinese, by area.
+//! The message catalogue, in English and Chinese, by area.
 //!
 //! An entry is `id(argument: kind, …) = "English" | "Chinese";` and becomes a function of that name. An argument of
-//! kind `text` is the same in every language; one of kind `message` is a sentence or a word of ours.
+//! kind `text` is the same in every language; one of kind `message` is another entry. Absent: text that another
+//! program or version wrote. Start at `outcomes`.
 
 mod events;
 mod fields;

@@ -1,5 +1,7 @@
-//! What [`Store`](crate::Store) promises, area by area: each call runs one function of its area on the writer
-//! or on a reader.
+//! Implements the traits of [`Store`](crate::Store), area by area: each call runs one function of its area on the
+//! writer or on a reader.
+//!
+//! Absent: SQL, which is in the functions next to this folder. Start at `tasks`.
 
 mod access;
 mod audit;

@@ -1,4 +1,6 @@
-//! Tasks: written once, read while their outcomes arrive, forgotten when old.
+//! Tasks: written once, read while their outcomes arrive, deleted when old.
+//!
+//! Absent: outcomes and rollouts, which have their own files. Start at `read`.
 
 mod header;
 mod of_process;
