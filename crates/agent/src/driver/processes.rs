@@ -4,10 +4,6 @@
 //! with the same key never use the same request numbers.
 //! Absent: handling events, and clocks.
 
-//!
-//! Promised: who was touched is known until somebody takes it; each has one timer; no two machines of one key, one after
-//! the other, number what they ask for alike. Absent: handling events, and clocks.
-
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
