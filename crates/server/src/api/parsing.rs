@@ -24,7 +24,7 @@ const INLINE_BYTES_MAX: usize = 256 * 1024;
 const AT_ONCE: usize = 2;
 /// Ten for each of the most targets that a call may name.
 const VALUES_MAX: usize = 2_000_000;
-/// An object takes as much memory as this many values beside those that it has: its map begins with room for eleven.
+/// An object takes as much memory as this many values in addition to its own: its map starts with room for eleven.
 const VALUES_PER_OBJECT: usize = 9;
 /// With what objects take; at most what one sender may have built at a time.
 const WEIGHT_MAX: usize = 2 * VALUES_MAX;

@@ -23,7 +23,7 @@ pub(super) const HOUR: Duration = Duration::from_secs(3600);
 pub const STRANGER_BYTES_MAX: u32 = 64 * 1024 * 1024;
 /// Targets of one caller's plans in an hour: a fleet of 10,000 hosts every minute (of one user of an app, of 7,500).
 pub const PLANNED_MAX: u32 = 600_000;
-/// Of a target and of an item, beside their texts.
+/// Of a target and of an item, besides their texts.
 const ROW_BYTES: usize = 160;
 /// What the status queries of one caller may take in an hour: those of a fleet of 8,000 hosts every minute do (of one
 /// user of an app, of 6,000 hosts).
@@ -31,7 +31,7 @@ pub const STATUS_BYTES_MAX: u32 = 256 * 1024 * 1024;
 /// Names of targets in the audit entries of one caller's changes in an hour. It is kept for a year; an operation on a
 /// thousand hosts takes some 50 kB.
 const AUDIT_NAME_BYTES_MAX: u32 = 8 * 1024 * 1024;
-/// Of a task, beside its items and targets.
+/// Of a task, besides its items and targets.
 const TASK_BYTES: usize = 1000;
 /// Of a target with what its agent says.
 const STATUS_ROW_BYTES: usize = 400;

@@ -186,12 +186,12 @@ impl Dispatch {
         if new.len() < self.open.len() {
             self.open.extend(new);
         } else {
-            // Quicker than one by one, as long as there is not much to go through besides.
+            // Faster than one by one, as long as there is not much else to scan.
             self.open.append(&mut new.collect());
         }
     }
 
-    /// Whether it was away before, as far as anybody was told.
+    /// Whether it was away before, as far as was reported.
     pub(super) fn connected(&mut self, agent: &AgentId, epoch: u64) -> bool {
         let was_expected = self.expected.remove(agent);
         let before = self.connected.get(agent).copied();

@@ -119,8 +119,8 @@ impl Control {
         Ok(true)
     }
 
-    /// Ends the session of the host's agent and what is open there, before the rest is removed: that may take a while or
-    /// fail, when nobody knows the agent any more.
+    /// Ends the session of the host's agent and what is open there, before the rest is removed: that may take a while
+    /// or fail, when the agent is no longer known.
     async fn begin_removal(&self, host: &HostKey) -> Result<Option<HostRemoval>> {
         let Some(removal) = self.inner.store.begin_host_removal(host).await? else { return Ok(None) };
         if let Some(agent) = &removal.agent {

@@ -361,8 +361,8 @@ impl Control {
         self.inner.sessions.get(agent).is_some()
     }
 
-    /// As [`Self::resolve`], for a call that answers about the hosts as a whole. A host that the caller may not
-    /// read looks like one that has never enrolled; who may read nothing at all is refused.
+    /// As [`Self::resolve`], for a call that answers about the hosts as a whole. A host that the caller may not read
+    /// looks like one that has never enrolled; a caller who may read nothing at all is refused.
     pub async fn readable_hosts(
         &self,
         caller: &Caller,
@@ -385,7 +385,7 @@ impl Control {
         self.visible_sites(caller, hosts, namespace).await
     }
 
-    /// As [`Self::readable_sites`], also for who may read nothing: then no host is known.
+    /// As [`Self::readable_sites`], even for a caller who may read nothing: then no host is known.
     pub async fn visible_sites(
         &self,
         caller: &Caller,

@@ -43,8 +43,8 @@ impl Control {
         }
     }
 
-    /// Who is managed is known before anybody hears that a start has succeeded: an agent that loses
-    /// its ledger right afterwards is told again. If this fails, the next observation says the same.
+    /// Management is recorded before anybody learns that a start has succeeded: an agent that loses its ledger right
+    /// afterwards gets it again. If this fails, the next observation says the same.
     async fn keep_managed(&self, managed: Vec<Managed>) {
         if let Err(error) = self.inner.store.keep_managed(&managed).await {
             tracing::warn!(%error, "cannot store managed flags");

@@ -89,7 +89,7 @@ struct Away {
 }
 
 impl Away {
-    /// Its own connection broke, and nobody else has to do with it.
+    /// Its own connection broke, and nothing else is involved.
     fn is_suspect(self) -> bool {
         self.left == Left::Alone && self.cloud.is_none()
     }
@@ -177,7 +177,7 @@ impl Presence {
         }
     }
 
-    /// A relay of this area brought an agent that was told to come later before it proved who it is.
+    /// A relay of this area brought an agent that was told to retry later before it was authenticated.
     fn puts_off_unknown(&self, cloud: u32, now: Instant, until: Instant) {
         let mut state = self.state.lock();
         let put_off = state.put_off.entry(cloud).or_insert(PutOff { since: now, until });
@@ -435,13 +435,13 @@ impl Control {
         self.inner.presence.is_returning(agent, Instant::now())
     }
 
-    /// The agent has proved itself, and was told to come later: it is waited for from then on.
+    /// The agent has authenticated, and was told to retry later: it is waited for from then on.
     pub(crate) fn put_off(&self, agent: &AgentId, retry_after: Duration) {
         self.inner.presence.puts_off(agent, Instant::now() + retry_after);
     }
 
-    /// A relay of this area brought an agent whose turn did not come. Who it is was not looked at, so that its relay could
-    /// have invented it: for a while nobody of the area is called offline.
+    /// A relay of this area brought an agent whose turn did not come. It was not authenticated, so its relay could
+    /// have invented it: for a while no host of the area is reported offline.
     pub(crate) fn put_off_unknown(&self, cloud: u32, retry_after: Duration) {
         let now = Instant::now();
         self.inner.presence.puts_off_unknown(cloud, now, now + retry_after);
@@ -475,7 +475,7 @@ impl Control {
         relayed.iter().filter(is_told).count()
     }
 
-    /// What an operation is told of an agent that is not connected.
+    /// What an operation reports about an agent that is not connected.
     pub(super) fn absence(&self, agent: &AgentId) -> Absence {
         let presence = &self.inner.presence;
         if presence.is_moving(agent) {
@@ -509,7 +509,7 @@ impl Control {
         Ok(hosts)
     }
 
-    /// The agent has a session; told where somebody was told that it had none.
+    /// The agent has a session; reported if it was reported to have none.
     pub(super) async fn tell_online(&self, agent: &AgentId, facts: &HostFacts, was_away: bool) {
         let was_untold = self.inner.presence.comes_back(agent, Instant::now());
         if !was_away || was_untold {

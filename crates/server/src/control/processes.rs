@@ -115,7 +115,7 @@ impl Control {
         .await
     }
 
-    /// Its members then have only limits of their own.
+    /// Its members then have only their own limits.
     pub async fn delete_pool(
         &self,
         caller: &Caller,
@@ -284,8 +284,8 @@ impl Control {
         .await
     }
 
-    /// The registration of a process on a host, for a caller who may operate it there; None where there is none. Who
-    /// may not is refused alike, whether there is one or not.
+    /// The registration of a process on a host, for a caller who may operate it there; None if there is none. Other
+    /// callers are refused alike, whether there is one or not.
     pub async fn operable_process(
         &self,
         caller: &Caller,
@@ -311,7 +311,7 @@ impl Control {
         Ok(self.all_processes(&query).await?.1.pop())
     }
 
-    /// As [`Self::processes`], whoever asks.
+    /// As [`Self::processes`], whoever the caller.
     pub(crate) async fn all_processes(&self, query: &ProcessQuery) -> Result<(u64, Vec<ProcessRecord>)> {
         let (count, mut records) = self.inner.store.processes(query).await?;
         self.refresh(&mut records);

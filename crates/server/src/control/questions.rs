@@ -147,7 +147,7 @@ impl HostQueries {
         Ok(QuestionPermit { under_way: Arc::clone(&self.under_way), account: asker.account.clone() })
     }
 
-    /// The answer that is there or under way; else that of a new question, which `begin` asks.
+    /// The cached or pending answer; otherwise that of a new query, which `begin` sends.
     fn join_or_begin(
         &self,
         wanted: &Wanted,

@@ -68,7 +68,7 @@ pub(in crate::api) fn csrf_token(keys: &Keys, token: &str) -> String {
 
 /// The value of `Set-Cookie` for a session, or for its end where there is no token.
 pub(in crate::api) fn set_cookie(token: Option<&str>, reached: Reached, headers: &HeaderMap) -> HeaderValue {
-    // A browser behind a proxy that nobody told us of tells the scheme of its own page; it can only deceive itself.
+    // A browser behind an unknown proxy reports the scheme of its own page; it can only deceive itself.
     let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
     let is_https = reached.is_https || origin.is_some_and(|origin| origin.starts_with("https://"));
     let secure = if is_https { "; Secure" } else { "" };
@@ -77,7 +77,7 @@ pub(in crate::api) fn set_cookie(token: Option<&str>, reached: Reached, headers:
     HeaderValue::try_from(cookie).expect("a token is ASCII")
 }
 
-/// One-time links that nobody has used yet. They do not outlive the server.
+/// Unused one-time links. They do not outlive the server.
 #[derive(Debug, Default)]
 pub(in crate::api) struct Links(Mutex<HashMap<String, Link>>);
 
@@ -90,7 +90,7 @@ struct Link {
 }
 
 impl Links {
-    /// The code of a new link for this user; the oldest give way beyond [`LINKS_MAX`].
+    /// The code of a new link for this user; beyond [`LINKS_MAX`] the oldest are dropped.
     pub(in crate::api) fn create(&self, user: &str, credential: UserCredential, now: Instant) -> String {
         let mut links = self.0.lock();
         links.retain(|_, link| link.end > now);

@@ -195,7 +195,7 @@ struct Group {
     resource: GroupResource,
     /// Ours: how many registered processes share it.
     members: usize,
-    /// Ours: why it limits nobody; empty where it has members.
+    /// Ours: why it limits nothing; empty if it has members.
     message: String,
 }
 

@@ -97,7 +97,7 @@ pub(super) fn of_gateway_error(error: &ApiError, text: &str) -> String {
     }
 }
 
-/// What is told about a finished target. There always is a message: clients look at its beginning.
+/// The message of a finished target. There always is one: clients check how it begins.
 pub(super) fn of_outcome(outcome: &Outcome) -> String {
     if outcome.message.is_empty() { outcome.code.name().to_owned() } else { of_message(&outcome.message) }
 }

@@ -30,7 +30,7 @@ type Result<T> = std::result::Result<T, StoreError>;
 const BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Clients poll more often than this.
 const AGE_MAX: Duration = Duration::from_secs(600);
-/// Counted for an entry beside its text, so that there are few, too.
+/// Counted per entry in addition to its text, so that their number is bounded, too.
 const ENTRY_BYTES: usize = 8 * 1024;
 
 /// One task in one shape and language.

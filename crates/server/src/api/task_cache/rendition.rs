@@ -37,7 +37,7 @@ pub(in crate::api) struct RenderedTask {
     shared: SharedAnswer,
 }
 
-/// What rows are written from, beside their outcomes.
+/// What rows are rendered from, besides their outcomes.
 #[derive(Debug)]
 struct Source {
     /// Without its targets.
@@ -156,7 +156,7 @@ fn piece_of(index: u32) -> usize {
 }
 
 impl Source {
-    /// Of a target without an outcome: that it is under way.
+    /// For a target without an outcome: that it is in progress.
     fn write(&self, text: &mut Vec<u8>, shape: Shape, index: usize, outcome: Option<&Outcome>) {
         let target = &self.targets[index];
         let row_keys = std::iter::once(&target.row_key).chain(&target.other_row_keys);

@@ -101,8 +101,8 @@ fn limits(value: &Value<'_>) -> Result<Limits> {
 fn policy(value: &Value<'_>) -> Result<Policy> {
     let fields = Fields::of(value)?;
     let mut policy = Policy::new(fields.required("auto_type", lifetime)?);
-    // Go clients send 0 for what they do not set. For the start check and the interval 0 has a
-    // meaning of its own; a stop or a command without any time has none.
+    // Go clients send 0 for what they do not set. For the start check and the interval 0 is meaningful; for a stop or
+    // a command it is not.
     let set = |name| Ok::<_, FieldError>(fields.optional(name, seconds)?.filter(|given: &Seconds| given.get() > 0));
     policy.start_check = fields.optional("start_check_secs", seconds)?.unwrap_or(policy.start_check);
     policy.stop_check = set("stop_check_secs")?.unwrap_or(policy.stop_check);
