@@ -41,7 +41,7 @@ fn measured_of(process: &Process) -> Option<MeasuredLife> {
 }
 
 /// The part of a process that is worth its own report.
-type ReportedState = (Phase, bool, Option<i32>, u32);
+type ReportedState = (Phase, bool, Option<i32>, u32, &'static str);
 
 /// Processes that may have changed, and what was last sent to the server about each.
 #[derive(Debug, Default)]
@@ -72,7 +72,9 @@ impl Reports {
 
     /// True: the server does not know this yet.
     fn is_new(&mut self, process: &Process) -> bool {
-        let reported = (process.phase(), process.managed(), process.shown().map(|life| life.pid), process.restarts());
+        let pid = process.shown().map(|life| life.pid);
+        // A rollout waits for the first good answer of the health command.
+        let reported = (process.phase(), process.managed(), pid, process.restarts(), process.health());
         self.told.insert(process.key().clone(), reported) != Some(reported)
     }
 }

@@ -283,7 +283,7 @@ impl Process {
     }
 
     /// The last word of the health command; empty where there is none.
-    pub fn health(&self) -> &str {
+    pub fn health(&self) -> &'static str {
         self.health.word()
     }
 

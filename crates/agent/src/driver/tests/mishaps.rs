@@ -130,6 +130,25 @@ async fn the_health_of_an_earlier_registration_does_not_condemn_the_next() {
 }
 
 #[tokio::test]
+async fn the_first_good_answer_of_a_health_command_is_reported_at_once() {
+    let mut stage = Stage::new().await;
+    let spec = sleeper(&stage, |spec| {
+        spec.control.health = Some("true".parse().unwrap());
+        spec.policy.health.grace = 0.try_into().unwrap();
+    });
+    let start = stage.operate(0, "p", OperationKind::Start, &spec).await;
+    assert_eq!(stage.outcome(start).await.code, Code::Success);
+
+    // Nothing else changes from now on, and the next report of everything is a minute away.
+    let is_told = async {
+        while !stage.observed.iter().any(|(_, snapshot)| snapshot.health == "healthy") {
+            stage.hear().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), is_told).await.expect("at once");
+}
+
+#[tokio::test]
 async fn supervision_starts_nothing_that_neither_ledger_nor_reserve_can_remember() {
     let dir = TempDir::new().unwrap();
     // There is no reserve where a directory has its name.
