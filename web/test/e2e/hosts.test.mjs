@@ -109,7 +109,7 @@ test("a host goes into maintenance, its plan says so, and comes out of it", asyn
   await page.getByRole("dialog").getByRole("button", { name: "Begin maintenance" }).click();
   await page.getByRole("status").getByText("new disk").waitFor();
   await go(`/operate?op=restart&process=swarm/p-1&hosts=${host}`);
-  await page.getByText("1 on cordoned hosts").waitFor();
+  await page.getByText("1 on hosts in maintenance").waitFor();
   expect(await page.getByRole("button", { name: "Restart 0 processes" }).isDisabled()).toBe(true);
   await go(`/hosts/${encodeURIComponent(host)}`);
   await page.getByRole("button", { name: /^End maintenance/ }).click();

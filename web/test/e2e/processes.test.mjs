@@ -55,7 +55,7 @@ test("a process is registered from the form, changed, and its history compared",
   await open("/register");
   await page.getByLabel("Namespace").fill("e2e");
   await page.getByLabel("Name", { exact: true }).fill("made-here");
-  await page.getByLabel("Hosts").fill("127.0.0.1");
+  await page.getByRole("textbox", { name: "Hosts" }).fill("127.0.0.1");
   await page.getByLabel("Executable").fill("sleep");
   await page.getByLabel("Directory").fill("/tmp");
   await page.getByLabel("Pid file").fill("/tmp/made-here.pid");

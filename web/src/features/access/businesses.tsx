@@ -61,10 +61,7 @@ export function Businesses() {
                 title: text.sets,
                 isMinor: true,
                 render: (business) =>
-                  sets
-                    .filter((set) => set.members.includes(business.id))
-                    .map((set) => set.name)
-                    .join(", "),
+                  common.list(sets.filter((set) => set.members.includes(business.id)).map((set) => set.name)),
               },
             ]}
             actions={(business) => (

@@ -49,7 +49,7 @@ test("who may do it on a process is asked with its namespace and host", async ()
   const asked = fakeApi({ ...places, [GRANTS]: () => ({ body: { grants } }) });
   renderPage(<Check />, { path: "/?right=register&namespace=web&host=0:10.0.0.1&cloud=7" });
 
-  expect(await screen.findByText("owner on namespace:web (only web)")).toBeTruthy();
+  expect(await screen.findByText("owner on namespace:web (only as web)")).toBeTruthy();
   expect(screen.getByText("disabled")).toBeTruthy();
   const query = asked.find((call) => call.url.pathname.endsWith("/grants"))?.url.searchParams;
   expect(Object.fromEntries(query ?? [])).toEqual({

@@ -42,7 +42,11 @@ export function Roles() {
                 render: (role) => (
                   <span className="row wrap">
                     {role.name}
-                    {role.built_in && <Badge tone="idle">{text.builtIn}</Badge>}
+                    {role.built_in && (
+                      <span className="is-minor">
+                        <Badge tone="idle">{text.builtIn}</Badge>
+                      </span>
+                    )}
                   </span>
                 ),
               },

@@ -26,7 +26,7 @@ export function useHostColumns(): Column<Host>[] {
     {
       key: "hostname",
       title: column.hostname,
-      width: "minmax(120px, 1.8fr)",
+      width: "minmax(110px, 1.7fr)",
       from: 560,
       render: (host) => <span title={host.facts?.hostname}>{host.facts?.hostname}</span>,
     },
@@ -75,14 +75,14 @@ export function useHostColumns(): Column<Host>[] {
     {
       key: "version",
       title: column.version,
-      width: "98px",
+      width: "108px",
       from: 800,
       render: (host) => host.facts?.agent_version ?? "",
     },
     {
       key: "certificate",
       title: column.certificate,
-      width: "136px",
+      width: "134px",
       isNumber: true,
       from: 1000,
       render: (host) => (host.certificate_expires_at ? <Time at={host.certificate_expires_at} /> : ""),

@@ -98,10 +98,15 @@ test("cordoned, forbidden and away are told apart, and an address shows one of t
   renderPage(<Component />, { path: `${path}&fate=cordoned` });
 
   expect(await screen.findByRole("button", { name: "Restart 2 processes" })).toBeTruthy();
-  for (const sum of ["1 will run", "1 on hosts that are away", "1 on cordoned hosts", "1 not allowed"]) {
+  for (const sum of [
+    "1 will run",
+    "1 on hosts that are away",
+    "1 on hosts in maintenance",
+    "1 not allowed",
+  ]) {
     expect(screen.getByText(sum)).toBeTruthy();
   }
-  expect(screen.getByText("Cordoned: in maintenance")).toBeTruthy();
+  expect(screen.getByText("in maintenance")).toBeTruthy();
   expect(screen.queryByText("Not allowed: no right")).toBeNull();
 });
 

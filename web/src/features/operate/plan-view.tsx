@@ -145,13 +145,13 @@ function usePlanColumns(waitSecs: number): Column<PlannedTarget>[] {
     {
       key: "process",
       title: common.process,
-      width: "minmax(120px, 1.3fr)",
+      width: "minmax(90px, 1.3fr)",
       render: (target) => target.process,
     },
     {
       key: "host",
       title: common.host,
-      width: "minmax(118px, 1fr)",
+      width: "minmax(108px, 1fr)",
       render: (target) => (
         <Link to={hostPath(target.host)} className="mono">
           {target.host}
@@ -169,7 +169,7 @@ function usePlanColumns(waitSecs: number): Column<PlannedTarget>[] {
     {
       key: "would",
       title: text.would,
-      width: "minmax(150px, 2fr)",
+      width: "minmax(120px, 2fr)",
       render: (target) => <Would target={target} waitSecs={waitSecs} />,
     },
   ];
@@ -179,7 +179,8 @@ function Would({ target, waitSecs }: { target: PlannedTarget; waitSecs: number }
   const { operate: text, terms, common } = useMessages();
   const fate = fateOf(target);
   if (target.refused) {
-    const told = `${text.fate[fate]}: ${terms.told(target.refused)}`;
+    const why = terms.told(target.refused);
+    const told = fate === "cordoned" ? why : `${text.fate[fate]}: ${why}`;
     return (
       <span className={`tone-${tones[fate]}`} title={told}>
         {told}

@@ -68,11 +68,15 @@ function WorstSince({ instances }: { instances: Process[] }) {
   const [first, last] = [Math.min(...since), Math.max(...since)];
   return (
     <span className="muted">
-      {terms.phase[phase]}: {last > first ? text.sinceBetween : text.inPhaseSince} <Time at={first} />
-      {last > first && (
+      {terms.phase[phase]}
+      {last > first ? (
         <>
-          {` ${text.to} `}
-          <Time at={last} />
+          : {text.sinceFirst} <Time at={first} />, {text.sinceLast} <Time at={last} />
+        </>
+      ) : (
+        <>
+          {" "}
+          {text.inPhaseSince} <Time at={first} />
         </>
       )}
     </span>

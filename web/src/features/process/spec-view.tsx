@@ -11,7 +11,8 @@ export function SpecView({ spec }: { spec: Spec }) {
   const { field, group } = text;
   const { identity, control, limits, policy } = spec;
   const seconds = (value: number | null | undefined) => (value == null ? common.none : common.seconds(value));
-  const percent = (value: number | null | undefined) => (value == null ? common.none : formatRoundPercent(value));
+  const percent = (value: number | null | undefined) =>
+    value == null ? common.none : formatRoundPercent(value);
   const path = (value: string | null | undefined) =>
     value ? <CopyText text={value} isWrapped /> : common.none;
   /** The value says its unit itself. */

@@ -9,7 +9,7 @@ import { shellCommand } from "./commands";
 
 /** Who is signed in, what they may do where, and the way out. */
 export function WhoAmI() {
-  const { shell, terms } = useMessages();
+  const { shell, terms, common } = useMessages();
   const session = useSession();
   const { message } = App.useApp();
   const [isLeaving, setLeaving] = useState(false);
@@ -38,15 +38,15 @@ export function WhoAmI() {
           <div key={kind} title={terms.rightHelp[kind]}>
             <dt>{terms.right[kind]}</dt>
             <dd className={scopesOf(kind).length === 0 ? "muted" : ""}>
-              {scopesOf(kind)
-                .map((scope) => (scope === "everything" ? terms.scopeEverything : scope))
-                .join(", ") || shell.nothing}
+              {common.list(
+                scopesOf(kind).map((scope) => (scope === "everything" ? terms.scopeEverything : scope)),
+              ) || shell.nothing}
               {rightOf(kind)?.bounds?.map((bound) => (
                 <div key={bound.scopes.join()} className="muted">
                   {shell.within(
-                    bound.scopes.join(", "),
-                    bound.allow_users.join(", "),
-                    bound.allow_roots.join(", "),
+                    common.list(bound.scopes),
+                    common.list(bound.allow_users),
+                    common.list(bound.allow_roots),
                   )}
                 </div>
               ))}

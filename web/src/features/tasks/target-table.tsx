@@ -111,6 +111,7 @@ function useTargetColumns(released: number): Column<Target>[] {
       render: (target) => {
         // Without an id there is nothing to say yet; with one, what it waits for.
         if (outcomeOf(target.code) === "pending" && !target.message_id) return "";
+        if (outcomeOf(target.code) === "succeeded" && target.message === "success") return "";
         const told = terms.told(target);
         return <span title={told.slice(0, 500)}>{told}</span>;
       },

@@ -79,7 +79,7 @@ function List({ webhooks }: { webhooks: Webhook[] }) {
               title: text.column.types,
               isMinor: true,
               render: (webhook) =>
-                webhook.types?.map((type) => names[type] ?? type).join(", ") || text.allTypes,
+                common.list((webhook.types ?? []).map((type) => names[type] ?? type)) || text.allTypes,
             },
             {
               key: "namespace",

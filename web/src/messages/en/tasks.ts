@@ -125,7 +125,7 @@ export const operate = {
   sum: {
     runs: (n: string) => `${n} will run`,
     away: (n: string) => `${n} on hosts that are away`,
-    cordoned: (n: string) => `${n} on cordoned hosts`,
+    cordoned: (n: string) => `${n} on hosts in maintenance`,
     forbidden: (n: string) => `${n} not allowed`,
     refused: (n: string) => `${n} refused`,
   },
@@ -142,7 +142,7 @@ export const operate = {
   fate: {
     runs: "Will run",
     away: "Away",
-    cordoned: "Cordoned",
+    cordoned: "In maintenance",
     forbidden: "Not allowed",
     refused: "Refused",
   },

@@ -244,7 +244,7 @@ export const access: Messages["access"] = {
     only: (what) => `仅限 ${what}`,
     nobody: "没有人",
     nothing: "没有权限",
-    through: (role, scope) => `${role}（${scope}）`,
+    through: (role, scope) => `${role}，范围 ${scope}`,
   },
 };
 
