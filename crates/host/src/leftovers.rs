@@ -8,6 +8,8 @@
 //! Absent: a process that has left its cgroup (without cgroups: its session), has overwritten its environment and
 //! whose parent has exited, because nothing shows whose it was; the same goes for one whose environment cannot be
 //! read and never could ([`crate::foreign_memory`]).
+//! Also absent, without cgroups: such a process in its own session, if it began after the leader was last known to
+//! live and no member of that session that began earlier is left, because the number may be that of a later session.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -16,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use proctor_model::Leftovers;
+use proctor_model::{Leftovers, ProcessSession};
 use rustix::time::Timespec;
 
 use crate::cgroup::{Groups, Leaf};
@@ -344,12 +346,20 @@ impl ProcessMatcher<'_> {
         let (old, mut young): (Vec<ProcessRef>, Vec<ProcessRef>) =
             in_leaf.into_iter().partition(|member| span.excludes(*member, self.marks.launch_of(*member)));
         if self.groups.is_none() || !remains.launched {
-            let is_own =
-                |(pid, start_ticks): &&(i32, u64)| self.table.start_of(*pid).is_none_or(|at| at == *start_ticks);
-            let own = remains.sessions.iter().filter(is_own);
-            young.extend(own.flat_map(|(pid, _)| self.table.session(*pid)).copied());
+            young.extend(remains.sessions.iter().flat_map(|session| self.in_session(session)));
         }
         Ok(self.without(None, young, old, remains.since))
+    }
+
+    /// Who is in that session, and not in a later one of the same number. One who is holds the number for all others.
+    fn in_session(&self, session: &ProcessSession) -> &[ProcessRef] {
+        let leader = self.table.start_of(session.leader);
+        let members = self.table.session(session.leader);
+        let is_own = match leader {
+            Some(start_ticks) => start_ticks == session.start_ticks,
+            None => members.iter().any(|member| is_born_in(*member, session)),
+        };
+        if is_own { members } else { &[] }
     }
 
     fn in_leaf(&mut self, leaf: &Leaf) -> io::Result<Vec<ProcessRef>> {
@@ -378,6 +388,12 @@ impl ProcessMatcher<'_> {
         let found = self.table.descend(young, |member| others.is_spared(meant, member)).into_iter();
         found.filter(|member| member.start_ticks >= since && !spared.contains(member)).collect()
     }
+}
+
+/// Whether it began while the number of that session was taken.
+pub(crate) fn is_born_in(member: ProcessRef, session: &ProcessSession) -> bool {
+    let until = ticks(Duration::from_millis(session.until_ms));
+    (session.start_ticks..=until).contains(&member.start_ticks)
 }
 
 #[cfg(test)]

@@ -51,7 +51,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use proctor_model::{BootId, CommandExit, Exit, HostFacts, Identity, Incarnation, Leftovers, Probe, Signal, Usage};
+use proctor_model::{
+    BootId, CommandExit, Exit, HostFacts, Identity, Incarnation, Leftovers, Probe, ProcessSession, Signal, Usage,
+};
 use proctor_runtime::Tasks;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, set_child_subreaper};
 use tokio::sync::oneshot;
@@ -403,6 +405,13 @@ impl Host {
     /// Whether there are cgroups and that process is in the leaf. Does not block.
     pub fn is_in_leaf(&self, life: &Incarnation, leaf: &Leaf) -> bool {
         self.shared.context.groups.as_ref().is_some_and(|groups| groups.holds(leaf, life.pid))
+    }
+
+    /// Whether that process is in that session, and not in a later one of the same number.
+    pub fn is_in_session(&self, life: &Incarnation, session: &ProcessSession) -> bool {
+        let is_in = |stat: procfs::Stat| stat.start_ticks == life.start_ticks && stat.session == session.leader;
+        let is_ours = life.boot == self.shared.boot && procfs::Stat::of(life.pid).is_ok_and(is_in);
+        is_ours && leftovers::is_born_in(ProcessRef::of(life), session)
     }
 
     /// Ends what a finished life, or a failed start, has left behind: SIGTERM, and SIGKILL after `grace`.

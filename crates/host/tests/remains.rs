@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{World, eventually, exited, is_dead, kill_leaf, numbers};
 use proctor_host::{Command, CommandHold, Leaf, LeftoversResult, Method, TrackingPreference};
-use proctor_model::{Incarnation, Leftovers};
+use proctor_model::{Incarnation, Leftovers, ProcessSession};
 use proctor_testkit::skip;
 
 const METHODS: [TrackingPreference; 3] =
@@ -33,12 +33,22 @@ async fn started(world: &World, leaf: &Leaf, name: &str, script: &str) -> (Incar
     (life, numbers(&pids))
 }
 
+fn session_of(life: &Incarnation, until_ms: u64) -> ProcessSession {
+    ProcessSession { leader: life.pid, start_ticks: life.start_ticks, until_ms }
+}
+
+/// Since boot.
+fn now_ms() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    u64::try_from(now.tv_sec * 1000 + now.tv_nsec / 1_000_000).unwrap()
+}
+
 fn remains_of(life: &Incarnation) -> Leftovers {
     // Its start command began a little earlier.
     Leftovers {
         since: life.start_ticks.saturating_sub(20),
         launched: true,
-        sessions: vec![(life.pid, life.start_ticks)],
+        sessions: vec![session_of(life, now_ms())],
         spared: Vec::new(),
     }
 }
@@ -98,6 +108,68 @@ async fn workers_that_have_overwritten_their_environment_are_known_by_their_sess
 
     assert_eq!(cleared, LeftoversResult { ended: 3, left: 0 });
     assert!(workers.into_iter().all(is_dead));
+}
+
+#[tokio::test]
+async fn workers_in_a_later_session_of_the_same_number_are_spared() {
+    let world = World::with_tracking(TrackingPreference::Descendants);
+    let leaf = Leaf::of("remains:reused");
+    let (life, workers) = started(&world, &leaf, "reused", "env -i /bin/sleep 1000").await;
+    kill_main(&world, &life).await;
+    let earlier = ProcessSession { start_ticks: 1, ..session_of(&life, 10 * (life.start_ticks - 10)) };
+    let later = ProcessSession { start_ticks: life.start_ticks + 100_000, ..session_of(&life, u64::MAX) };
+    let remains = Leftovers { since: 0, sessions: vec![earlier, later], ..remains_of(&life) };
+
+    let cleared = world.host.clear_leftovers(&leaf, &remains, GRACE).await.unwrap();
+
+    assert_eq!(cleared, LeftoversResult::default());
+    assert!(workers.iter().all(|pid| !is_dead(*pid)));
+    let own = world.host.clear_leftovers(&leaf, &remains_of(&life), GRACE).await.unwrap();
+    assert_eq!(own.ended, 3);
+}
+
+#[tokio::test]
+async fn who_holds_the_number_of_a_session_vouches_for_those_that_began_when_its_leader_was_dead() {
+    let world = World::with_tracking(TrackingPreference::Descendants);
+    let leaf = Leaf::of("remains:late");
+    // Each replaces its child now and then; an orphan of that has nothing but its session.
+    let forks = "env -i /bin/sh -c 'while :; do (/bin/sleep 1000 & echo $! >> LATE); read go < FIFO; done'";
+    let (late, fifo) = (world.path("late.pids"), world.path("late.fifo"));
+    let forks = forks.replace("LATE", &late.display().to_string()).replace("FIFO", &fifo.display().to_string());
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+    let (life, _) = started(&world, &leaf, "late", &forks).await;
+    eventually("each has forked", || numbers(&late).len() == 3).await;
+    let remains = remains_of(&life);
+    kill_main(&world, &life).await;
+    std::fs::write(&fifo, "go\n").unwrap();
+    eventually("one has forked again", || numbers(&late).len() > 3).await;
+
+    let cleared = world.host.clear_leftovers(&leaf, &remains, GRACE).await.unwrap();
+
+    assert!(cleared.ended >= 7 && cleared.left == 0, "{cleared:?}");
+    assert!(numbers(&late).into_iter().all(is_dead));
+}
+
+#[tokio::test]
+async fn a_process_is_in_a_session_only_if_it_began_while_the_number_was_taken() {
+    let world = World::with_tracking(TrackingPreference::Descendants);
+    let leaf = Leaf::of("remains:within");
+    let (life, workers) = started(&world, &leaf, "within", "sleep 1000").await;
+    std::fs::write(world.path("worker.pid"), workers[0].to_string()).unwrap();
+    eventually("it runs sleep", || name_of(workers[0]).as_deref() == Some("sleep")).await;
+    let worker = world.life("sleep", &world.path("worker.pid")).await;
+    let own = session_of(&life, now_ms());
+
+    assert!(world.host.is_in_session(&worker, &own));
+    let others = [
+        ProcessSession { leader: life.pid + 1, ..own },
+        ProcessSession { start_ticks: worker.start_ticks + 1, ..own },
+        ProcessSession { start_ticks: 1, until_ms: 10 * (life.start_ticks - 10), ..own },
+    ];
+    for other in others {
+        assert!(!world.host.is_in_session(&worker, &other), "{other:?}");
+    }
+    assert!(kill_leaf(&world.host, &leaf).await >= 4);
 }
 
 #[tokio::test]

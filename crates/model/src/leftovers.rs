@@ -1,5 +1,19 @@
 use serde::{Deserialize, Serialize};
 
+/// A session that a life or a command has led. The kernel frees the number of a session only when nobody is in it any
+/// more, and nobody enters one but by birth: who has this number and began while the leader lived is of this session,
+/// however long ago that was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessSession {
+    /// The pid of the leader, which is the number of the session.
+    pub leader: i32,
+    /// When the leader began, in ticks since boot.
+    pub start_ticks: u64,
+    /// Until when the number is known to have been taken, in milliseconds since boot: by the leader, or by a life in
+    /// its session.
+    pub until_ms: u64,
+}
+
 /// How what a life that is over, or a start that failed, has left behind is told from everything else.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leftovers {
@@ -8,10 +22,9 @@ pub struct Leftovers {
     pub since: u64,
     /// Whether a command of ours began it, so that it is in the cgroup of the process where there is one.
     pub launched: bool,
-    /// Leaders of sessions of its own, pid and start. Only while their pids cannot have come round: not
-    /// over a restart of the agent.
-    #[serde(skip)]
-    pub sessions: Vec<(i32, u64)>,
+    /// Sessions of its own.
+    #[serde(default)]
+    pub sessions: Vec<ProcessSession>,
     /// From when to when, both included, earlier lives that were unregistered and live on were given commands, in
     /// ticks since boot: what these have started is theirs, however young it is. Only together with `launched`.
     #[serde(skip)]

@@ -46,7 +46,7 @@ pub use ids::{AgentId, OperationId, RelayId, TaskId};
 pub use incarnation::{BootId, Incarnation};
 pub use key::{Namespace, ProcessKey, ProcessName};
 pub use labels::Labels;
-pub use leftovers::Leftovers;
+pub use leftovers::{Leftovers, ProcessSession};
 pub use message::{Entry, Message, PHRASE_BYTES_MAX, Phrase, Sender, entries, known_phrase, messages};
 pub use operation::{OperationKind, Outcome};
 pub use pool::{POOL_LABEL, Pool, PoolId, PoolLimits, Weight};

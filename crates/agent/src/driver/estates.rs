@@ -84,14 +84,15 @@ pub(super) fn with_elders<'a>(
     let of_elder = |elder: &Elder| Leftovers {
         since: elder.since,
         launched: elder.launched,
-        sessions: Vec::new(),
+        sessions: elder.sessions.clone(),
         spared: Vec::new(),
     };
     let older = elders.into_iter().map(of_elder);
     remains.into_iter().chain(older).reduce(|own, older| Leftovers {
         since: own.since.min(older.since),
         launched: own.launched && older.launched,
-        ..own
+        sessions: own.sessions.into_iter().chain(older.sessions).collect(),
+        spared: own.spared,
     })
 }
 
@@ -133,7 +134,14 @@ mod tests {
 
     #[test]
     fn of_two_that_were_forgotten_at_the_same_moment_each_has_its_commands() {
-        let elder = |since: u64| Elder { life: None, since, launched: true, until: None, before: Vec::new() };
+        let elder = |since: u64| Elder {
+            life: None,
+            since,
+            launched: true,
+            sessions: Vec::new(),
+            until: None,
+            before: Vec::new(),
+        };
         let (adopted, run) = (elder(3_200), elder(3_000));
 
         let spans: Vec<_> = command_spans(&[&adopted, &run], 9_000, 500, |_| Some(5_000)).collect();
@@ -143,7 +151,14 @@ mod tests {
 
     #[test]
     fn what_claims_to_be_older_than_an_elder_is_not_of_its_commands() {
-        let elder = |since: u64| Elder { life: None, since, launched: true, until: None, before: Vec::new() };
+        let elder = |since: u64| Elder {
+            life: None,
+            since,
+            launched: true,
+            sessions: Vec::new(),
+            until: None,
+            before: Vec::new(),
+        };
         let (newer, older) = (elder(5_000), elder(3_000));
 
         let spans: Vec<_> = command_spans(&[&newer, &older], 9_000, 500, |_| None).collect();

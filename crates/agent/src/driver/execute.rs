@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use proctor_host::{Command, CommandHold, Exited, LeftoversResult};
 use proctor_model::{
-    CommandExit, CommandResult, Exit, Incarnation, Leftovers, Message, Probe, ProcessKey, Spec, messages,
+    CommandExit, CommandResult, Exit, Incarnation, Leftovers, Message, Probe, ProcessKey, ProcessSession, Spec,
+    messages,
 };
 use proctor_supervise::{Action, CommandKind, Elder, Event, Notice, Process, Ticket, Time};
 use tokio::sync::oneshot;
@@ -60,6 +61,7 @@ impl Driver {
             Action::Watch(life) => {
                 self.remnants.set_stray(&key, !self.host.is_in_leaf(&life, &cgroup_name(&key)));
                 self.query_version(&key, &life);
+                self.tell_session(&key, &life);
                 self.watch(key, life);
             }
             Action::KillTree(life) if self.spares(&key) => {
@@ -238,6 +240,16 @@ impl Driver {
             };
             ends.tell(tell).await;
         });
+    }
+
+    /// A process that its start command has put into the background is in the session of that command.
+    fn tell_session(&mut self, key: &ProcessKey, life: &Incarnation) {
+        let sessions = self.processes.get(key).map(Process::sessions).unwrap_or_default();
+        let is_shared =
+            |session: &&ProcessSession| session.leader != life.pid && self.host.is_in_session(life, session);
+        if let Some(session) = sessions.iter().find(is_shared).copied() {
+            self.dispatch_event(key, Event::SharesSession { life: life.clone(), session });
+        }
     }
 
     fn watch(&self, key: ProcessKey, life: Incarnation) {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::procfs;
+use crate::{procfs, wall_clock};
+use proctor_model::ProcessSession;
 
 struct Sleeper(std::process::Child);
 
@@ -241,7 +242,8 @@ async fn what_is_known_by_other_means_is_ended_where_no_environment_can_be_read(
     let journal = Journal::open(directory.path(), procfs::boot_id().unwrap());
     let killer = Killer::new(None, "test".to_owned(), journal, ForeignMemory::exhausted());
     let LeaderlessSession { _shell, leader, member } = leaderless_session();
-    let sessions = vec![(leader.pid, leader.start_ticks)];
+    let until_ms = u64::try_from(wall_clock::since_boot().as_millis()).unwrap();
+    let sessions = vec![ProcessSession { leader: leader.pid, start_ticks: leader.start_ticks, until_ms }];
     let remains = Leftovers { since: leader.start_ticks, launched: true, sessions, spared: Vec::new() };
     let target = Target::Remains(Leaf::of("ns/p"), remains);
 

@@ -260,7 +260,7 @@ impl Process {
         let kind = self.current.as_ref().map_or(OperationKind::Start, |current| current.request.kind);
         let is_start = matches!(kind, OperationKind::Start | OperationKind::Restart);
         if is_start && may_have_ended && !self.unclear && matches!(self.last_exit, None | Some(Exit::Code(0))) {
-            self.leave_launch_behind(now);
+            self.leave_launch_behind();
             self.record.launch = None;
             return self.pass_start_check(now);
         }
@@ -277,7 +277,7 @@ impl Process {
         if self.record.life.is_some() {
             return self.end_failed_launch(now, failure);
         }
-        self.leave_launch_behind(now);
+        self.leave_launch_behind();
         if self.unclear {
             // What the start brought may be well: it is adopted, or ended, when that can be told.
             return self.end_failed_launch(now, failure);

@@ -5,12 +5,15 @@
 //! run that ended by itself, also of one that was unregistered since, is ended before the next start command
 //! runs; nothing that began before the launch of that life is touched, nor what belongs to an unregistered
 //! process that lives. What outlives SIGKILL stays on record, and nothing is started beside it: a start fails,
-//! supervision waits without using up its retries. Absent: finding it. The host knows what belongs together;
-//! [`Leftovers`] says from when on.
+//! supervision waits without using up its retries. The sessions of a life are on record as long as something may be
+//! left of it, also over a restart of the agent and after it was unregistered.
+//! Absent: finding it. The host knows what belongs together; [`Leftovers`] says from when on, and until when its
+//! sessions were its own. If the agent was down, or the process unregistered, when the life ended, that is when the
+//! life was last recorded: what began later is not known by its session.
 
 use std::time::Duration;
 
-use proctor_model::{Code, Incarnation, Leftovers, Message, OperationKind, Probe, messages};
+use proctor_model::{Code, Incarnation, Leftovers, Message, OperationKind, Probe, ProcessSession, messages};
 
 use super::activity::{Activity, AfterLeftovers, Failure};
 use super::relaunch::POSTPONED;
@@ -19,17 +22,20 @@ use crate::Time;
 
 /// What is left behind gets this long after SIGTERM. A kill gives it nothing.
 const GRACE: Duration = Duration::from_secs(1);
-/// For so long after the end of a life its sessions still are its own: their numbers have not come round.
-const SESSIONS_HOLD: Duration = Duration::from_secs(10);
+/// Sessions that are known of one life: its own, that of its start command, and those of lives that it goes on from.
+const SESSIONS_MAX: usize = 8;
 /// What could not be ended is tried again by supervision after this: a search reads all processes of the host.
 const SURVIVORS_PAUSE: Duration = Duration::from_secs(10);
 
 impl Process {
     /// A life begins: from when on what belongs to it began. One that nobody here started goes on from
     /// the life before, whose child it may be.
-    pub(super) fn belong(&mut self, life: &Incarnation) {
-        let remains = self.record.remains.take().filter(|remains| remains.launched).map(|remains| remains.since);
-        let elder = self.take_elder(life).filter(|elder| elder.launched).map(|elder| elder.since);
+    pub(super) fn belong(&mut self, now: Time, life: &Incarnation) {
+        let (remains, elder) = (self.record.remains.take(), self.take_elder(life));
+        let sessions = remains.iter().flat_map(|remains| &remains.sessions);
+        let sessions: Vec<_> = sessions.chain(elder.iter().flat_map(|elder| &elder.sessions)).copied().collect();
+        let remains = remains.filter(|remains| remains.launched).map(|remains| remains.since);
+        let elder = elder.filter(|elder| elder.launched).map(|elder| elder.since);
         let before = self.record.since.or(remains).or(elder);
         let launch = self.record.launch.as_ref();
         // What a restart command lets go on of the life before is of this one now.
@@ -39,6 +45,46 @@ impl Process {
             (Some(launched), Some(before)) => Some(launched.min(before)),
             (launched, before) => launched.or(before),
         };
+        if goes_on {
+            self.record.sessions = merged(sessions.into_iter().chain(std::mem::take(&mut self.record.sessions)));
+        }
+        self.shared_session = None;
+        self.add_session(now, life);
+    }
+
+    /// Sessions of the present life and of the start command that brought it.
+    pub fn sessions(&self) -> &[ProcessSession] {
+        &self.record.sessions
+    }
+
+    /// One that this process leads, if it leads any.
+    pub(super) fn add_session(&mut self, now: Time, process: &Incarnation) {
+        let (leader, start_ticks) = leader(process);
+        let own = ProcessSession { leader, start_ticks, until_ms: millis(now) };
+        self.record.sessions = merged(std::mem::take(&mut self.record.sessions).into_iter().chain([own]));
+    }
+
+    /// The life holds the number of that session as long as it lives.
+    pub(super) fn share_session(&mut self, life: &Incarnation, session: &ProcessSession) {
+        if self.record.life.as_ref() == Some(life) && self.running_since.is_some() {
+            self.shared_session = Some((session.leader, session.start_ticks));
+        }
+    }
+
+    /// Whoever is known to live now still holds the number of its session.
+    pub(super) fn confirm_sessions(&mut self, now: Time) {
+        let held = self.held_sessions(self.record.life.as_ref());
+        let remains = self.record.remains.iter_mut().flat_map(|remains| &mut remains.sessions);
+        confirm(self.record.sessions.iter_mut().chain(remains), &held, now);
+    }
+
+    fn held_sessions(&self, life: Option<&Incarnation>) -> Vec<(i32, u64)> {
+        // One whose end nobody has heard may be over for long, and its pid another's.
+        let life = life.filter(|_| self.running_since.is_some());
+        let shared = self.shared_session.filter(|_| life.is_some());
+        let running = self.record.running.as_ref().map(|running| leader(&running.command));
+        let command = self.session.filter(|command| running == Some(*command));
+        life.map(leader).into_iter().chain(shared).chain(command).collect()
     }
 
     /// An unregistered process that has come back to its name.
@@ -50,38 +96,35 @@ impl Process {
     }
 
     pub(super) fn remember_leftovers(&mut self, now: Time, life: &Incarnation) {
-        let since = self.record.since.take();
-        let mut sessions: Vec<(i32, u64)> = self.session.take().into_iter().collect();
-        // One whose end nobody has heard may be over for long, and its pid another's.
-        sessions.extend(self.running_since.map(|_| (life.pid, life.start_ticks)));
+        let (since, mut sessions) = (self.record.since.take(), std::mem::take(&mut self.record.sessions));
+        confirm(&mut sessions, &self.held_sessions(Some(life)), now);
+        self.shared_session = None;
         let (launched, since) = (since.is_some(), since.unwrap_or(u64::MAX).min(life.start_ticks));
         self.record.remains = Some(Box::new(Leftovers { since, launched, sessions, spared: Vec::new() }));
-        self.lost_at = Some(now);
     }
 
     /// A launch is over and no life of it is known: what its command forked is left behind, with what a life
     /// before it has left.
-    pub(super) fn leave_launch_behind(&mut self, now: Time) {
+    pub(super) fn leave_launch_behind(&mut self) {
         let since = self.record.launch.as_ref().and_then(|launch| launch.since);
         let Some(since) = since.filter(|_| self.record.life.is_none()) else { return };
-        let sessions = self.session.take().into_iter().collect();
+        let sessions = std::mem::take(&mut self.record.sessions);
         let mut remains = Leftovers { since, launched: true, sessions, spared: Vec::new() };
         // A restart command may have ended the life before and left some of that behind.
         if let Some(before) = &self.record.remains {
             remains.since = since.min(before.since);
             remains.launched = before.launched;
-            remains.sessions.extend(&before.sessions);
+            remains.sessions = merged(before.sessions.iter().copied().chain(remains.sessions));
         }
         self.record.remains = Some(Box::new(remains));
-        self.lost_at = Some(now);
         self.dirty = true;
     }
 
     /// Takes over what is known of the process of this name that was forgotten.
     pub fn inherit(&mut self, elder: Elder) {
         self.record.elder = match elder {
-            Elder { life: None, since, launched, before, .. } => {
-                let remains = Leftovers { since, launched, sessions: Vec::new(), spared: Vec::new() };
+            Elder { life: None, since, launched, sessions, before, .. } => {
+                let remains = Leftovers { since, launched, sessions, spared: Vec::new() };
                 self.record.remains = Some(Box::new(remains));
                 Elder::of(before)
             }
@@ -99,11 +142,13 @@ impl Process {
             (Some(life), _) => {
                 let since = self.record.since.unwrap_or(u64::MAX).min(life.start_ticks);
                 let launched = self.record.since.is_some();
-                Some(Elder { life: Some(life.clone()), since, launched, until, before: Vec::new() })
+                let mut sessions = self.record.sessions.clone();
+                confirm(&mut sessions, &self.held_sessions(Some(life)), now);
+                Some(Elder { life: Some(life.clone()), since, launched, sessions, until, before: Vec::new() })
             }
             (None, Some(remains)) => {
-                let (since, launched) = (remains.since, remains.launched);
-                Some(Elder { life: None, since, launched, until, before: Vec::new() })
+                let Leftovers { since, launched, sessions, .. } = (**remains).clone();
+                Some(Elder { life: None, since, launched, sessions, until, before: Vec::new() })
             }
             (None, None) => None,
         };
@@ -120,14 +165,9 @@ impl Process {
     pub(super) fn clear(&mut self, now: Time, next: AfterLeftovers) {
         // What began later than the elder may be of a life that is there.
         let elder = self.record.elder.clone().filter(|_| self.record.life.is_none());
-        let mut remains = self.record.remains.as_deref().cloned();
+        let remains = self.record.remains.as_deref().cloned();
         if remains.is_none() && elder.is_none() {
             return self.go_on(now, next);
-        }
-        if let Some(remains) =
-            remains.as_mut().filter(|_| self.lost_at.is_none_or(|lost| now.since(lost) > SESSIONS_HOLD))
-        {
-            remains.sessions.clear();
         }
         let is_kill = self.current.as_ref().is_some_and(|current| current.request.kind == OperationKind::Kill);
         let grace = if is_kill { Duration::ZERO } else { GRACE };
@@ -306,4 +346,36 @@ impl Process {
             }
         }
     }
+}
+
+fn millis(time: Time) -> u64 {
+    u64::try_from(time.since(Time::default()).as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Of the session that this process leads, if it leads any.
+fn leader(process: &Incarnation) -> (i32, u64) {
+    (process.pid, process.start_ticks)
+}
+
+/// Those whose leaders are named were there until now.
+fn confirm<'a>(sessions: impl IntoIterator<Item = &'a mut ProcessSession>, held: &[(i32, u64)], now: Time) {
+    for session in sessions {
+        if held.contains(&(session.leader, session.start_ticks)) {
+            session.until_ms = session.until_ms.max(millis(now));
+        }
+    }
+}
+
+/// Each once, the oldest first; of too many the newest.
+fn merged(sessions: impl IntoIterator<Item = ProcessSession>) -> Vec<ProcessSession> {
+    let mut all: Vec<ProcessSession> = Vec::new();
+    for session in sessions {
+        let is_it =
+            |known: &&mut ProcessSession| (known.leader, known.start_ticks) == (session.leader, session.start_ticks);
+        match all.iter_mut().find(is_it) {
+            Some(known) => known.until_ms = known.until_ms.max(session.until_ms),
+            None => all.push(session),
+        }
+    }
+    all.split_off(all.len().saturating_sub(SESSIONS_MAX))
 }

@@ -110,8 +110,9 @@ impl Process {
         self.record.instance = before.instance;
         self.health.reset();
         self.work = Activity::Idle;
-        (self.running_since, self.trial, self.lost_at) = (None, None, None);
-        (self.session, self.named, self.last_exit, self.evicting) = (None, None, None, None);
+        (self.running_since, self.trial) = (None, None);
+        (self.session, self.shared_session) = (None, None);
+        (self.named, self.last_exit, self.evicting) = (None, None, None);
         (self.owed_run, self.interrupted) = (None, None);
         (self.scheduled, self.run_ended_by_hand, self.unclear) = (false, false, false);
         for text in [&mut self.reason, &mut self.evicted_for, &mut self.told_waiting] {
@@ -178,7 +179,7 @@ impl Process {
         };
         self.actions.push_back(Action::Watch(life.clone()));
         self.actions.push_back(Action::Notify(notice));
-        self.belong(&life);
+        self.belong(now, &life);
         self.record.life = Some(life);
         self.record.failed = false;
         self.running_since = Some(now);

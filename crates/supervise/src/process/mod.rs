@@ -86,10 +86,10 @@ pub struct Process {
     owed_run: Option<OwedRun>,
     /// A stop or kill has ended the run by schedule that it found: it has reached its goal.
     run_ended_by_hand: bool,
-    /// The session of the newest start command, and when the last life was lost: by these, what is left of
-    /// it is known also where there are no cgroups.
+    /// The leader of the session of the start command that runs, if this agent has begun it.
     session: Option<(i32, u64)>,
-    lost_at: Option<Time>,
+    /// The same of the session of an earlier process, mostly the start command, that the present life is in.
+    shared_session: Option<(i32, u64)>,
     /// The newest command, until it has begun: what it is and how long it may take.
     announced: Option<(CommandKind, Duration)>,
     /// A command of the agent before this one, until the first look has told what is there.
@@ -163,7 +163,7 @@ impl Process {
             owed_run: None,
             run_ended_by_hand: false,
             session: None,
-            lost_at: None,
+            shared_session: None,
             announced: None,
             interrupted: None,
             running_since: None,
@@ -389,6 +389,7 @@ impl Process {
             Event::Unregistered => self.forget(now),
             Event::Observed(look) => self.on_observed(now, look),
             Event::Exited { life, exit } => self.ended(now, &life, exit),
+            Event::SharesSession { life, session } => self.share_session(&life, &session),
             Event::TreeKilled { life, failed } => self.tree_killed(now, &life, failed),
             Event::Probed { ticket, look } if ticket == self.looks => self.on_probed(now, look),
             Event::CommandBegun { ticket, command } if ticket == self.commands => self.command_begun(now, command),
@@ -407,6 +408,9 @@ impl Process {
             Event::Exceeded(excess) => self.on_limit_breach(now, excess),
             Event::RunDue { planned, since_boot } => self.due(now, planned, since_boot),
             Event::Tick => self.tick(now),
+        }
+        if self.dirty {
+            self.confirm_sessions(now);
         }
     }
 
@@ -440,6 +444,7 @@ impl Process {
         if let (CommandKind::Start | CommandKind::Restart, Some(launch)) = (kind, &mut self.record.launch) {
             (launch.begun, launch.until, launch.since) = (true, until, Some(command.start_ticks));
             self.session = Some((command.pid, command.start_ticks));
+            self.add_session(now, &command);
         }
         self.note_wish();
         if self.scheduled {
@@ -452,6 +457,8 @@ impl Process {
 
     fn command_ended(&mut self, now: Time, end: CommandExit) {
         self.announced = None;
+        self.confirm_sessions(now);
+        self.session = None;
         self.dirty |= self.record.running.take().is_some();
         match std::mem::replace(&mut self.work, Activity::Idle) {
             Activity::Launching { old, .. } => self.launched(now, old, end),

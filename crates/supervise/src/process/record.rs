@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{Incarnation, Leftovers, ProcessName, Spec};
+use proctor_model::{Incarnation, Leftovers, ProcessName, ProcessSession, Spec};
 use serde::{Deserialize, Serialize};
 
 use super::CommandKind;
@@ -30,6 +30,9 @@ pub struct Record {
     /// When the start command of the present life began, in ticks since boot; None: nobody here started it.
     #[serde(default)]
     pub since: Option<u64>,
+    /// Sessions of the present life and of the start command that brought it, the oldest first.
+    #[serde(default)]
+    pub sessions: Vec<ProcessSession>,
     /// What the last life may have left behind: ended before the next one is started.
     #[serde(default)]
     pub remains: Option<Box<Leftovers>>,
@@ -78,6 +81,7 @@ pub struct RecordState<'a> {
     failed: bool,
     life: &'a Option<Incarnation>,
     since: Option<u64>,
+    sessions: &'a [ProcessSession],
     remains: &'a Option<Box<Leftovers>>,
     elder: &'a Option<Box<Elder>>,
     unwanted: &'a Option<Incarnation>,
@@ -101,6 +105,8 @@ pub struct Elder {
     /// As in [`Leftovers`].
     pub since: u64,
     pub launched: bool,
+    #[serde(default)]
+    pub sessions: Vec<ProcessSession>,
     /// When it was forgotten: all its commands had begun. Older ledgers do not say.
     #[serde(default)]
     pub until: Option<Time>,
@@ -190,6 +196,7 @@ impl Record {
             failed: false,
             life: None,
             since: None,
+            sessions: Vec::new(),
             remains: None,
             elder: None,
             next: None,
@@ -216,6 +223,7 @@ impl Record {
             failed,
             life,
             since,
+            sessions,
             remains,
             elder,
             next: _,
@@ -237,6 +245,7 @@ impl Record {
             failed: *failed,
             life,
             since: *since,
+            sessions,
             remains,
             elder,
             unwanted,
@@ -260,6 +269,7 @@ impl Record {
         }
         self.life = None;
         self.since = None;
+        self.sessions = Vec::new();
         self.remains = None;
         self.elder = None;
         self.unwanted = None;

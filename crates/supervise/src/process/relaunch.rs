@@ -90,7 +90,7 @@ impl Process {
             self.work = Activity::WaitingForPid { old, until, next, pause: SEEK_PAUSE, plan: ProbePlan::Retry };
             return;
         }
-        self.leave_launch_behind(now);
+        self.leave_launch_behind();
         self.dirty |= self.record.launch.take().is_some();
         if !self.queue.is_empty() || self.record.next.is_some() || !self.needs_relaunch() {
             return self.next_operation_or_idle(now);

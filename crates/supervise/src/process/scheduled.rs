@@ -104,8 +104,10 @@ impl Process {
                 let begun = self.record.launch.as_ref().and_then(|launch| launch.since);
                 let since = begun.unwrap_or(running.command.start_ticks);
                 let is_life = self.record.life.as_ref() == Some(&running.command);
-                let run =
-                    Elder { life: Some(running.command), since, launched: true, until: Some(now), before: vec![] };
+                self.confirm_sessions(now);
+                let sessions = if is_life { Vec::new() } else { std::mem::take(&mut self.record.sessions) };
+                let (life, until) = (Some(running.command), Some(now));
+                let run = Elder { life, since, launched: true, sessions, until, before: vec![] };
                 let before = self.record.elder.take();
                 let before = before.iter().flat_map(|elder| elder.all().cloned());
                 self.record.elder = Elder::of(Some(run).filter(|_| !is_life).into_iter().chain(before)).map(Box::new);
@@ -140,7 +142,7 @@ impl Process {
         if let CommandResult::NotStarted(reason) = &end.result {
             self.reason = messages::because(reason);
         }
-        self.leave_launch_behind(now);
+        self.leave_launch_behind();
         self.record.launch = None;
         self.dirty = true;
         self.actions.push_back(Action::Notify(Notice::RunEnded { result: end.result.clone() }));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proctor_model::{
     CommandExit, CommandLine, CommandResult, Exit, Incarnation, Leftovers, Message, OperationId, OperationKind,
-    Outcome, PoolId, Probe, ProcessKey, Signal, Spec,
+    Outcome, PoolId, Probe, ProcessKey, ProcessSession, Signal, Spec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -93,6 +93,11 @@ pub enum Event {
     TreeKilled {
         life: Incarnation,
         failed: Option<String>,
+    },
+    /// The present life is in this session, which it does not lead.
+    SharesSession {
+        life: Incarnation,
+        session: ProcessSession,
     },
     /// A watched life is over.
     Exited {

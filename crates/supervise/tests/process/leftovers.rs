@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use proctor_model::{BootId, Code, Incarnation, Lifetime, Message, OperationId, OperationKind, Probe, TaskId};
+use proctor_model::{
+    BootId, Code, Incarnation, Lifetime, Message, OperationId, OperationKind, Probe, ProcessSession, TaskId,
+};
 use proctor_supervise::{Action, Elder, Event, Notice, Process, Request, Time};
 
 use super::world::{Habits, World, spec};
@@ -483,9 +485,158 @@ fn one_of_several_that_were_unregistered_may_come_back_to_its_name() {
 
 #[test]
 fn only_so_many_that_were_unregistered_are_known() {
-    let elder = |since| Elder { life: Some(life(1)), since, launched: true, until: None, before: Vec::new() };
+    let elder = |since| Elder {
+        life: Some(life(1)),
+        since,
+        launched: true,
+        sessions: Vec::new(),
+        until: None,
+        before: Vec::new(),
+    };
 
     let known = Elder::of((0..1000).map(elder)).unwrap();
 
     assert_eq!(known.all().map(|elder| elder.since).collect::<Vec<_>>(), (0..16).collect::<Vec<_>>());
+}
+
+/// Leaders of the sessions by which what is left of earlier lives was last searched for.
+fn asked_leaders(world: &mut World) -> Vec<i32> {
+    asked_sessions(world).into_iter().map(|session| session.leader).collect()
+}
+
+fn asked_sessions(world: &mut World) -> Vec<ProcessSession> {
+    let (remains, elder) = world.asked.take().expect("something is searched for");
+    let of_elders = elder.iter().flat_map(|elder| elder.all()).flat_map(|elder| elder.sessions.clone());
+    remains.into_iter().flat_map(|remains| remains.sessions).chain(of_elders).collect()
+}
+
+fn millis(time: Time) -> u64 {
+    u64::try_from(time.since(Time::default()).as_millis()).unwrap()
+}
+
+#[test]
+fn the_session_of_a_life_is_known_however_long_ago_the_life_ended() {
+    let mut world = running(forking());
+    let pid = world.pid().unwrap();
+    code_of(&mut world, OperationKind::Release);
+    world.kill_outside();
+
+    world.pass(Duration::from_secs(60));
+    code_of(&mut world, OperationKind::Start);
+
+    assert!(asked_leaders(&mut world).contains(&pid));
+}
+
+#[test]
+fn the_session_of_a_life_is_known_after_a_restart_of_the_agent() {
+    for is_heard in [true, false] {
+        let mut world = running(forking());
+        let pid = world.pid().unwrap();
+        code_of(&mut world, OperationKind::Release);
+        if is_heard {
+            world.kill_outside();
+            world.pass(Duration::from_secs(1));
+        } else {
+            world.kill_outside_unheard();
+        }
+
+        world.crash_agent(true);
+        world.pass(Duration::from_secs(60));
+        code_of(&mut world, OperationKind::Start);
+
+        assert!(asked_leaders(&mut world).contains(&pid), "{is_heard}");
+    }
+}
+
+#[test]
+fn the_session_of_a_life_that_ended_before_it_was_unregistered_is_known_to_the_next_one() {
+    let mut world = running(forking());
+    let pid = world.pid().unwrap();
+    code_of(&mut world, OperationKind::Release);
+    world.kill_outside();
+    world.pass(Duration::from_secs(1));
+
+    assert!(world.replace());
+    code_of(&mut world, OperationKind::Start);
+
+    assert!(asked_leaders(&mut world).contains(&pid));
+}
+
+#[test]
+fn the_session_of_a_life_that_was_unregistered_alive_is_known_to_the_next_one_until_then() {
+    let mut world = running(forking());
+    let pid = world.pid().unwrap();
+    code_of(&mut world, OperationKind::Release);
+    world.forget();
+    let forgotten = world.now;
+    assert!(world.forget_machine());
+    world.kill_outside();
+    world.pass(Duration::from_secs(60));
+
+    world.assign(2, spec(|_| {}));
+    world.crash_agent(true);
+    code_of(&mut world, OperationKind::Start);
+
+    let session = asked_sessions(&mut world).into_iter().find(|session| session.leader == pid);
+    assert_eq!(session.map(|session| session.until_ms), Some(millis(forgotten)));
+}
+
+#[test]
+fn a_session_counts_until_the_end_of_its_life_is_heard_or_was_last_recorded() {
+    for is_heard in [true, false] {
+        let mut world = running(forking());
+        let pid = world.pid().unwrap();
+        code_of(&mut world, OperationKind::Release);
+        let recorded = world.now;
+        world.pass(Duration::from_secs(3600));
+        let ended = world.now;
+        if is_heard {
+            world.kill_outside();
+            world.pass(Duration::from_secs(60));
+        } else {
+            world.kill_outside_unheard();
+            world.crash_agent(true);
+        }
+        code_of(&mut world, OperationKind::Start);
+
+        let session = asked_sessions(&mut world).into_iter().find(|session| session.leader == pid).unwrap();
+        let (least, most) =
+            if is_heard { (ended, ended + Duration::from_secs(1)) } else { (Time::default(), recorded) };
+        assert!((millis(least)..=millis(most)).contains(&session.until_ms), "{is_heard}: {session:?}");
+    }
+}
+
+#[test]
+fn the_session_of_a_start_command_counts_as_long_as_its_life_is_in_it() {
+    for is_shared in [true, false] {
+        let mut world = running(forking());
+        let pid = world.pid().unwrap();
+        let life = world.machine.life().unwrap().clone();
+        let command = world.machine.sessions().iter().copied().find(|session| session.leader != pid).unwrap();
+        if is_shared {
+            world.machine.handle(world.now, Event::SharesSession { life, session: command });
+        }
+        code_of(&mut world, OperationKind::Release);
+        world.pass(Duration::from_secs(3600));
+        let ended = world.now;
+        world.kill_outside();
+        world.pass(Duration::from_secs(60));
+        code_of(&mut world, OperationKind::Start);
+
+        let asked = asked_sessions(&mut world).into_iter().find(|session| session.leader == command.leader).unwrap();
+        assert_eq!(asked.until_ms >= millis(ended), is_shared, "{asked:?}");
+    }
+}
+
+#[test]
+fn only_so_many_sessions_of_a_life_are_known() {
+    let mut world = running(forking());
+    for _ in 0..20 {
+        world.kill_outside();
+        world.start_by_hand();
+        world.pass(Duration::from_secs(5));
+    }
+
+    assert!(world.machine.sessions().len() <= 8);
+    assert_eq!(world.machine.sessions().last().map(|session| session.leader), world.pid(), "the newest");
 }

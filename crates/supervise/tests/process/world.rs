@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proctor_model::{
-    BootId, Code, CommandExit, CommandResult, Exit, Incarnation, OperationId, OperationKind, Outcome, Probe,
+    BootId, Code, CommandExit, CommandResult, Exit, Incarnation, Leftovers, OperationId, OperationKind, Outcome, Probe,
     ProcessKey, Signal, Spec, messages,
 };
 use proctor_supervise::{Action, Elder, Event, Notice, Process, Record, Request, Time};
@@ -115,6 +115,8 @@ pub(crate) struct World {
     /// Cancelled before they began: no command of theirs may ever run.
     never: BTreeSet<OperationId>,
     watched: Vec<Incarnation>,
+    /// What was last asked to be ended of earlier lives.
+    pub(crate) asked: Option<(Option<Leftovers>, Option<Box<Elder>>)>,
     disk: Option<Record>,
     begun: BTreeMap<OperationId, Request>,
     requested: BTreeMap<OperationId, Request>,
@@ -179,6 +181,7 @@ impl World {
             cancelled: BTreeSet::new(),
             never: BTreeSet::new(),
             watched: Vec::new(),
+            asked: None,
             disk: None,
             begun: BTreeMap::new(),
             requested: BTreeMap::new(),
@@ -409,6 +412,7 @@ impl World {
                 self.detach(ticket);
             }
             Action::ClearLeftovers { ticket, remains, elder, .. } => {
+                self.asked = Some((remains.clone(), elder.clone()));
                 assert!(self.life.is_none() || self.watched.is_empty(), "a known life is swept away");
                 if self.killer_stuck {
                     let reason = "it did not end in time".to_owned();

@@ -1,5 +1,5 @@
 use proctor_model::samples::spec;
-use proctor_model::{Code, Incarnation, Leftovers, TaskId};
+use proctor_model::{Code, Incarnation, Leftovers, ProcessSession, TaskId};
 use proctor_supervise::{CommandKind, Instance, Launch, RunningCommand};
 use serde_json::json;
 
@@ -67,6 +67,7 @@ fn after_restart(batch: &LedgerBatch, mut before: LedgerState) -> LedgerState {
 fn all_of_a_record_but_its_spec_is_known_again() {
     let at = |secs| proctor_supervise::Time::since_boot(std::time::Duration::from_secs(secs));
     let old_spec = record(true).spec;
+    let session = ProcessSession { leader: 6, start_ticks: 13, until_ms: 14 };
     let full = Record {
         spec: spec(|spec| spec.report_id = Some(5)),
         registered: true,
@@ -75,8 +76,16 @@ fn all_of_a_record_but_its_spec_is_known_again() {
         failed: true,
         life: Some(life(1)),
         since: Some(4),
-        remains: Some(Box::new(Leftovers { since: 5, launched: true, sessions: Vec::new(), spared: Vec::new() })),
-        elder: Some(Box::new(Elder { life: Some(life(2)), since: 6, launched: true, until: None, before: Vec::new() })),
+        sessions: vec![session],
+        remains: Some(Box::new(Leftovers { since: 5, launched: true, sessions: vec![session], spared: Vec::new() })),
+        elder: Some(Box::new(Elder {
+            life: Some(life(2)),
+            since: 6,
+            launched: true,
+            sessions: vec![session],
+            until: None,
+            before: Vec::new(),
+        })),
         next: None,
         unwanted: Some(life(3)),
         attempts: 8,
@@ -131,7 +140,10 @@ fn a_boot_that_the_ledger_has_not_heard_of_is_known_and_what_is_older_is_forgott
     let mut before = memory();
     before.boot = Some(BootId::from("a"));
     before.processes[1].1 = Record { life: Some(life(1)), attempts: 3, ..record(true) };
-    before.estates.insert(key("r"), Elder { life: None, since: 1, launched: true, until: None, before: Vec::new() });
+    before.estates.insert(
+        key("r"),
+        Elder { life: None, since: 1, launched: true, sessions: Vec::new(), until: None, before: Vec::new() },
+    );
     let mut batch = LedgerBatch { boot: Some(BootId::from("b")), ..LedgerBatch::default() };
     batch.put(key("p"), Record { life: Some(life(2)), attempts: 1, ..record(true) });
 
@@ -146,7 +158,8 @@ fn a_boot_that_the_ledger_has_not_heard_of_is_known_and_what_is_older_is_forgott
 
 #[test]
 fn a_process_that_was_forgotten_stays_so_with_what_is_left_of_it() {
-    let elder = Elder { life: Some(life(1)), since: 5, launched: true, until: None, before: Vec::new() };
+    let elder =
+        Elder { life: Some(life(1)), since: 5, launched: true, sessions: Vec::new(), until: None, before: Vec::new() };
     let mut batch = LedgerBatch::default();
     batch.forget(key("p"));
     batch.estates.insert(key("p"), Some(elder.clone()));
