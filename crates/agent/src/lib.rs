@@ -27,11 +27,11 @@ mod single_instance;
 mod spool;
 mod trust;
 mod upgrade;
+mod watchdog;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use proctor_host::{Host, TrackingPreference};
@@ -41,7 +41,6 @@ use proctor_model::AgentId;
 use proctor_runtime::{Tasks, private, systemd};
 use proctor_traces::Traces;
 use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
 
 pub use build::version;
 pub use connect_error::parse_link;
@@ -49,10 +48,6 @@ pub use endpoints::parse_links;
 pub use identity::{enrolled_id, is_enrolled, verify_file};
 pub use upgrade::{CHECK_COMMAND, ProgramCheck, Startup, TRIAL_COMMAND, Trial, WATCH_COMMAND, become_trial};
 
-/// How often the driver is checked for progress.
-const PROBE_PERIOD: Duration = Duration::from_secs(10);
-/// After so many questions without an answer it hangs. A sync of a slow disk takes seconds, not a minute.
-const STALL_PROBES: u64 = 6;
 /// A child that is just being started holds the lock for a moment after its agent has ended.
 const LOCKED_MAX: Duration = Duration::from_secs(2);
 const LOCK_RETRY: Duration = Duration::from_millis(50);
@@ -146,7 +141,7 @@ pub enum AgentError {
     Thread { source: std::io::Error },
     #[error("the driver exited: a restart resumes supervision")]
     DriverEnded,
-    #[error("the driver has made no progress for {} s: exiting so that a restart can resume supervision", STALL_PROBES * PROBE_PERIOD.as_secs())]
+    #[error("the driver has made no progress for {} s: exiting so that a restart can resume supervision", watchdog::STALL_MAX.as_secs())]
     DriverStalled,
     #[error("cannot take control of the host")]
     Host(#[from] proctor_host::Error),
@@ -195,6 +190,8 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<AgentExit, AgentError
     // Supervision does not wait for the server, nor for the enrolment.
     // It writes the ledger on its own thread.
     tasks.spawn_on_thread("driver", driven).map_err(|source| AgentError::Thread { source })?;
+    let watchdog = watchdog::Watchdog::start(inbox.clone(), turns.clone(), &tasks);
+    let mut watchdog = watchdog.map_err(|source| AgentError::Thread { source })?;
 
     let tracking = host.tracking().detail.clone();
     let about = Arc::new(local::About::new(options.server.clone(), tracking, policy.clone(), counted));
@@ -215,9 +212,10 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<AgentExit, AgentError
         about.enrolled(&identity);
         let trust = trust::Trust::load(&options.state_dir, &identity.authorities_pem())?;
         let known = link::Known { identity: Arc::new(identity), trust, upgrades, leaving: leaving.clone() };
-        link::Link::new(&options, known, host, policy, inbox.clone(), about, seen).run().await
+        let driver = link::DriverSide { inbox: inbox.clone(), seen_generation: seen, turns };
+        link::Link::new(&options, known, host, policy, driver, about).run().await
     };
-    let watched = watch_driver(inbox.clone(), turns, is_gone, tasks.shutdown());
+    let watched = watchdog.failure(is_gone, tasks.shutdown());
     let connected = async {
         tokio::select! {
             result = connected => result.map(|()| AgentExit::Stopped),
@@ -228,38 +226,6 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<AgentExit, AgentError
     tokio::select! {
         result = connected => result,
         () = leaving.is_over(|| linked.is_connected()) => Ok(AgentExit::Stopped),
-    }
-}
-
-/// Returns when the driver has ended, or has made no progress for so long that it never will: a hanging write, or a
-/// deadlock. Whatever started the agent restarts it. Its end after `shutdown` is not a failure, and not reported.
-async fn watch_driver(
-    inbox: driver::Inbox,
-    turns: Arc<AtomicU64>,
-    mut is_gone: oneshot::Receiver<()>,
-    shutdown: CancellationToken,
-) -> AgentError {
-    let mut seen = (turns.load(Ordering::Relaxed), 0);
-    loop {
-        tokio::select! {
-            _ = &mut is_gone => {
-                if shutdown.is_cancelled() {
-                    std::future::pending::<()>().await;
-                }
-                return AgentError::DriverEnded;
-            }
-            () = tokio::time::sleep(PROBE_PERIOD) => {}
-        }
-        let now = turns.load(Ordering::Relaxed);
-        seen = if now == seen.0 { (now, seen.1 + 1) } else { (now, 0) };
-        if seen.1 == 0 {
-            systemd::notify("WATCHDOG=1");
-        }
-        if seen.1 >= STALL_PROBES {
-            return AgentError::DriverStalled;
-        }
-        // With nothing else to do it turns for this. Without room in its inbox it has something to do.
-        let _ = inbox.try_send(driver::Input::Beat);
     }
 }
 
@@ -278,62 +244,5 @@ async fn lock(state_dir: &Path) -> Result<std::fs::File, AgentError> {
             }
             Err(std::fs::TryLockError::WouldBlock) => tokio::time::sleep(LOCK_RETRY).await,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_driver_that_no_longer_turns_ends_the_agent_within_a_minute() {
-        let (inbox, mut inputs) = driver::inbox();
-        let (_is_there, is_gone) = oneshot::channel();
-        let turns = Arc::new(AtomicU64::new(0));
-        let begun = tokio::time::Instant::now();
-        let watched = watch_driver(inbox, turns.clone(), is_gone, CancellationToken::new());
-        let hangs = async {
-            // It answers for ten minutes, and then hangs.
-            for _ in 0..60 {
-                inputs.recv().await.unwrap();
-                turns.fetch_add(1, Ordering::Relaxed);
-            }
-            std::future::pending::<()>().await;
-        };
-
-        let failure = tokio::select! {
-            failure = watched => failure,
-            () = hangs => unreachable!("it is pending"),
-        };
-
-        assert!(matches!(failure, AgentError::DriverStalled), "{failure}");
-        let took = begun.elapsed();
-        assert!(took > Duration::from_secs(600) && took <= Duration::from_secs(680), "{took:?}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_end_of_the_driver_is_noticed_at_once() {
-        let (inbox, _inputs) = driver::inbox();
-        let (is_there, is_gone) = oneshot::channel();
-        drop(is_there);
-        let begun = tokio::time::Instant::now();
-
-        let failure = watch_driver(inbox, Arc::default(), is_gone, CancellationToken::new()).await;
-
-        assert!(matches!(failure, AgentError::DriverEnded), "{failure}");
-        assert_eq!(begun.elapsed(), Duration::ZERO);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_end_of_the_driver_is_no_failure_of_an_agent_that_is_to_end() {
-        let (inbox, _inputs) = driver::inbox();
-        let (is_there, is_gone) = oneshot::channel();
-        let shutdown = CancellationToken::new();
-        shutdown.cancel();
-        drop(is_there);
-
-        let watched = watch_driver(inbox, Arc::default(), is_gone, shutdown);
-
-        assert!(tokio::time::timeout(Duration::from_secs(3600), watched).await.is_err());
     }
 }

@@ -6,6 +6,7 @@
 //! Start at `Link::run`; `authorities` follows a rotation of the control plane's authority.
 
 mod authorities;
+mod driver_state;
 mod leaving;
 mod pace;
 mod queue;
@@ -22,7 +23,7 @@ use std::time::Duration;
 use futures::{SinkExt, StreamExt};
 use parking_lot::Mutex;
 use proctor_host::Host;
-use proctor_model::{AgentState, RelayId};
+use proctor_model::RelayId;
 use proctor_pki::{CommandCheck, HelloTerms, ReportSeal, SessionTerms, Untrusted, relay_reached, seal_hello};
 use proctor_runtime::{chain, clock, prepare_link};
 use proctor_wire::{
@@ -31,7 +32,6 @@ use proctor_wire::{
 };
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -49,6 +49,7 @@ use crate::trust::{self, Trust};
 use crate::upgrade::{Told, UpgradeInbox};
 use crate::{AgentError, Options};
 use authorities::Following;
+use driver_state::{DriverSilent, DriverState};
 pub(crate) use leaving::Leaving;
 use pace::SessionPace;
 pub(crate) use queue::LinkOutbox;
@@ -63,8 +64,6 @@ const RENEW_BEFORE: Duration = Duration::from_secs(10 * 24 * 3600);
 const STEADY: Duration = Duration::from_secs(30);
 const RENEW_PERIOD: Duration = Duration::from_secs(3600);
 const CHALLENGE_BYTES: usize = 32;
-/// How long the driver has to say what the agent has: without it, everything is sent.
-const STATE_LIMIT: Duration = Duration::from_secs(1);
 
 /// Who this agent is, and whom it obeys.
 pub(crate) struct Known {
@@ -75,6 +74,14 @@ pub(crate) struct Known {
     pub(crate) leaving: Leaving,
 }
 
+/// What the link has of the driver.
+pub(crate) struct DriverSide {
+    pub(crate) inbox: Inbox,
+    pub(crate) seen_generation: Arc<AtomicU64>,
+    /// Changes with every turn.
+    pub(crate) turns: Arc<AtomicU64>,
+}
+
 pub(crate) struct Link {
     /// All endpoints, as they were given.
     servers: String,
@@ -83,6 +90,7 @@ pub(crate) struct Link {
     host: Host,
     policy: Arc<PolicyFile>,
     inbox: Inbox,
+    driver_state: DriverState,
     about: Arc<About>,
     seen_generation: Arc<AtomicU64>,
     upgrades: UpgradeInbox,
@@ -112,6 +120,8 @@ enum SessionEnd {
     Pki(#[from] proctor_pki::PkiError),
     #[error("the server's message failed verification")]
     Untrusted(#[from] Untrusted),
+    #[error(transparent)]
+    Driver(#[from] DriverSilent),
     #[error("the agent ends")]
     Shutdown,
 }
@@ -193,9 +203,8 @@ impl Link {
         Known { identity, trust, upgrades, leaving }: Known,
         host: Host,
         policy: Arc<PolicyFile>,
-        inbox: Inbox,
+        DriverSide { inbox, seen_generation, turns }: DriverSide,
         about: Arc<About>,
-        seen_generation: Arc<AtomicU64>,
     ) -> Self {
         Self {
             servers: options.server.clone(),
@@ -203,6 +212,7 @@ impl Link {
             trust,
             host,
             policy,
+            driver_state: DriverState::new(inbox.clone(), turns),
             inbox,
             about,
             seen_generation,
@@ -267,7 +277,9 @@ impl Link {
         }
         let why = match ended {
             SessionEnd::Link(no_session) => connect_error::explain(no_session, server),
-            SessionEnd::Pki(_) | SessionEnd::Untrusted(_) | SessionEnd::Shutdown => chain(ended),
+            SessionEnd::Pki(_) | SessionEnd::Untrusted(_) | SessionEnd::Driver(_) | SessionEnd::Shutdown => {
+                chain(ended)
+            }
         };
         tracing::warn!(server, why, ?wait, "cannot open session");
         tokio::time::sleep(wait).await;
@@ -295,6 +307,7 @@ impl Link {
     }
 
     async fn greet(&self, server: &str, tls: Stream, relay: Option<RelayId>) -> Result<Opened, SessionEnd> {
+        let state = self.driver_state.ask().await?;
         let identity = &self.identity;
         let counters = tls.get_ref().0.counters();
         let mut frames: Frames = framed(tls, AgentCodec::new());
@@ -321,7 +334,7 @@ impl Link {
             seen_epoch: said.seen_epoch,
             challenge: Some(challenge.to_vec()),
             upgrades: self.is_program,
-            state: self.state().await,
+            state,
         };
         let hello = match &relay {
             None => hello,
@@ -359,13 +372,6 @@ impl Link {
         }
         let is_state_known = terms.state_known;
         Ok(Opened { sender: ReportSender::new(sender, sealing), receiver, check, beat, is_relayed, is_state_known })
-    }
-
-    /// Hashes of what the agent has, for a server that may have the same.
-    async fn state(&self) -> Option<AgentState> {
-        let (answer, answered) = oneshot::channel();
-        self.inbox.try_send(Input::Greeting(answer)).ok()?;
-        tokio::time::timeout(STATE_LIMIT, answered).await.ok()?.ok()
     }
 
     /// The same for all sessions with an endpoint, so that they are resumed; another one after a renewal, and with other

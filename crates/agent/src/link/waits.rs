@@ -94,7 +94,9 @@ impl Waits {
             SessionEnd::Link(no_session) if reached == Reached::Nothing && is_crowded(no_session) => {
                 self.crowded.next_wait()
             }
-            SessionEnd::Link(_) | SessionEnd::Pki(_) | SessionEnd::Shutdown => self.short.next_wait(),
+            SessionEnd::Link(_) | SessionEnd::Pki(_) | SessionEnd::Driver(_) | SessionEnd::Shutdown => {
+                self.short.next_wait()
+            }
         }
     }
 }
