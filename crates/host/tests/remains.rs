@@ -133,7 +133,7 @@ async fn who_holds_the_number_of_a_session_vouches_for_those_that_began_when_its
     let world = World::with_tracking(TrackingPreference::Descendants);
     let leaf = Leaf::of("remains:late");
     // Each replaces its child now and then; an orphan of that has nothing but its session.
-    let forks = "env -i /bin/sh -c 'while :; do (/bin/sleep 1000 & echo $! >> LATE); read go < FIFO; done'";
+    let forks = "env -i /bin/sh -c 'while [ -p FIFO ]; do (/bin/sleep 1000 & echo $! >> LATE); read go < FIFO; done'";
     let (late, fifo) = (world.path("late.pids"), world.path("late.fifo"));
     let forks = forks.replace("LATE", &late.display().to_string()).replace("FIFO", &fifo.display().to_string());
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
