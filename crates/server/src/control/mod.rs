@@ -45,6 +45,7 @@ mod traces;
 mod types;
 mod upgrades;
 mod usage;
+mod waits;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -229,6 +230,7 @@ impl Control {
         tasks.spawn_critical("sweeper", control.clone().sweep());
         tasks.spawn_critical("retention", control.clone().retain());
         tasks.spawn_critical("rollouts", control.clone().run_rollouts());
+        tasks.spawn_critical("waits", control.clone().watch_waits());
         tasks.spawn_critical("upgrades", control.clone().run_upgrades());
         Ok(control)
     }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::http::StatusCode;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
 use proctor_model::{Code, Outcome};
 use proctor_runtime::Tasks;
 use proctor_server::control::{Caller, Control, Session};
@@ -76,6 +77,39 @@ async fn an_operation_waits_for_its_host_and_its_row_says_so_while_others_fail_f
     assert_eq!(row(&world, &waiting).await["message"], "handling");
     world.control.arrived(&session, deliveries[0].operation, Outcome::success(true)).await.unwrap();
     until_code(&world, &waiting, 0).await;
+}
+
+#[tokio::test]
+async fn a_wait_ends_with_the_permissions_of_its_creator() {
+    let world = world().await;
+    let mut tasks = Vec::new();
+    for user in ["unbound", "disabled", "deleted", "kept"] {
+        world.post("/users", json!({ "name": user })).await;
+        let binding = json!({ "role": "operator", "subject": format!("user:{user}"), "scope": "everything" });
+        world.post("/bindings", binding).await;
+        let (_, token) = world.post(&format!("/users/{user}/tokens"), json!({})).await;
+        let request = Request::post("/api/v1/operations")
+            .header("Authorization", format!("Bearer {}", token["token"].as_str().unwrap()))
+            .body(Body::from(asked("start", Some(600)).to_string()))
+            .unwrap();
+        let (status, accepted) = world.send(request).await;
+        assert_eq!(status, StatusCode::ACCEPTED, "{accepted}");
+        tasks.push(format!("/tasks/{}", accepted["task_id"].as_str().unwrap()));
+    }
+
+    let bindings = world.got("/bindings?subject=user:unbound").await;
+    world.delete(&format!("/bindings/{}", bindings["bindings"][0]["id"].as_str().unwrap())).await;
+    assert!(world.put("/users/disabled", json!({ "disabled": true })).await.0.is_success());
+    assert!(world.delete("/users/deleted").await.0.is_success());
+
+    for task in &tasks[..3] {
+        let row = until_code(&world, task, 403).await;
+        assert!(row["message"].as_str().is_some_and(|message| !message.is_empty()), "{row}");
+    }
+    let session = connect(&world.control).await;
+    let delivered = world.control.take_deliveries(&session, 10);
+    assert_eq!(delivered.len(), 1, "who may still do it is served");
+    assert!(tasks[3].ends_with(&delivered[0].operation.task.to_string()));
 }
 
 #[tokio::test]

@@ -6,11 +6,12 @@
 //! task's creation (or the target's release), and what no agent can have received is still undelivered, so a cancel
 //! ends it at once. An agent that had a session meanwhile may have it: that target is waited for until its time is
 //! over, like any other.
-//! Absent: maintenance (see `outcomes`, which ends what waits on a host that was cordoned since).
+//! Absent: permissions of the creator (see `waits`), and maintenance (see `outcomes`, which ends what waits on a host that was cordoned since).
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use proctor_model::{AgentId, OperationId};
+use proctor_model::{AgentId, OperationId, TaskId};
 use proctor_store::OpenTarget;
 
 use super::super::maintenance;
@@ -27,6 +28,19 @@ impl Dispatch {
         let brings_up = |pending: &&Pending| pending.is_waiting() && maintenance::brings_up(pending.target.kind);
         let waiting = operations.filter_map(|operation| self.open.get(operation)).filter(brings_up);
         waiting.map(|pending| OpenTarget { agent: Some(pending.agent.clone()), ..pending.target.clone() }).collect()
+    }
+
+    /// Everything that waits and was never delivered, by task.
+    pub(in super::super) fn all_waiting(&self) -> BTreeMap<TaskId, Vec<OpenTarget>> {
+        let mut by_task: BTreeMap<TaskId, Vec<OpenTarget>> = BTreeMap::new();
+        if self.undelivered_waits == 0 {
+            return by_task;
+        }
+        for (operation, pending) in self.open.iter().filter(|(_, pending)| pending.is_waiting()) {
+            let target = OpenTarget { agent: Some(pending.agent.clone()), ..pending.target.clone() };
+            by_task.entry(operation.task).or_default().push(target);
+        }
+        by_task
     }
 
     /// Marks what still waits, so that it is not delivered any more; whether it did.
@@ -72,7 +86,7 @@ impl Pending {
 mod tests {
     use std::collections::HashSet;
 
-    use proctor_model::{Code, OperationKind, TaskId, messages};
+    use proctor_model::{Code, OperationKind, messages};
     use uuid::Uuid;
 
     use super::super::{Absence, TRAVEL};

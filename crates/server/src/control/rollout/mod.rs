@@ -10,7 +10,7 @@
 
 mod machine;
 mod open;
-mod permissions;
+pub(super) mod permissions;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};

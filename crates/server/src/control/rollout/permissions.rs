@@ -23,7 +23,7 @@ use super::machine::{Step, StopReason};
 use super::{ActiveRollout, Rollouts};
 
 /// A tool may change rights beside the server.
-pub(super) const RIGHTS_PERIOD: Duration = Duration::from_secs(30);
+pub(in super::super) const RIGHTS_PERIOD: Duration = Duration::from_secs(30);
 
 /// What makers may do, read once in a pass.
 type ReadPermissions = HashMap<Vec<Subject>, std::result::Result<Permissions, Refusal>>;
@@ -39,11 +39,6 @@ impl Waiting {
         let targets = rolling.held.iter().take_while(|target| target.operation.index < below);
         let targets = targets.filter_map(|target| Some((target.agent.clone()?, target.key.clone(), target.kind)));
         Self { makers: rolling.roll.makers().to_vec(), targets: targets.collect() }
-    }
-
-    fn makers(&self) -> Message {
-        let names = self.makers.iter().map(messages::named);
-        names.reduce(messages::both).unwrap_or_default()
     }
 }
 
@@ -112,13 +107,18 @@ impl Control {
         let lost = waiting.targets.iter().zip(sites).find_map(|((_, key, kind), site)| {
             let site = site?;
             let class = lacked(permissions, *kind, &site, &key.namespace)?;
-            Some(messages::may_no_longer(waiting.makers(), class.message(), &key.namespace, site.key))
+            Some(messages::may_no_longer(named(&waiting.makers), class.message(), &key.namespace, site.key))
         });
         Ok(lost.map(StopReason::RightsWithdrawn))
     }
 }
 
-fn refused(refusal: &Refusal) -> Message {
+/// The names of whoever made a task.
+pub(in super::super) fn named(makers: &[Subject]) -> Message {
+    makers.iter().map(messages::named).reduce(messages::both).unwrap_or_default()
+}
+
+pub(in super::super) fn refused(refusal: &Refusal) -> Message {
     match refusal {
         Refusal::UserDisabled(user) => messages::user_is_disabled(user),
         Refusal::UnknownUser(user) => messages::user_is_unknown(user),
@@ -135,8 +135,13 @@ fn refused(refusal: &Refusal) -> Message {
     }
 }
 
-/// A class that the operation takes and the permissions lack. Rolling tasks carry no specs.
-fn lacked(permissions: &Permissions, kind: OperationKind, site: &HostLocation, namespace: &Namespace) -> Option<Class> {
+/// A class that the operation takes and the permissions lack. Neither rolling tasks nor waiting operations carry specs.
+pub(in super::super) fn lacked(
+    permissions: &Permissions,
+    kind: OperationKind,
+    site: &HostLocation,
+    namespace: &Namespace,
+) -> Option<Class> {
     let target = AccessTarget { business: site.business, cloud: Some(site.key.cloud), namespace: Some(namespace) };
     TargetSpec::nothing().required(kind).iter().find(|class| !permissions.allows(*class, &target))
 }
