@@ -47,6 +47,9 @@ const groupExport = [
   "memory_percent_max",
 ] as const;
 
+/** Phases come with their events; only CPU and memory wait for this. */
+const REFRESH_MS = 10_000;
+
 const rowKey = (row: Process) => `${row.process} ${row.host}`;
 
 export function Component() {
@@ -67,7 +70,7 @@ export function Component() {
       isGrouped ? { rows: [], next: null } : fetchProcesses(filter, after, undefined, signal),
     [filter, isGrouped],
   );
-  const list = usePaged<Process>(key, fetchPage, undefined, concernsProcess);
+  const list = usePaged<Process>(key, fetchPage, REFRESH_MS, concernsProcess);
   const groups = useGroups(filter, isGrouped);
   const counted = isGrouped ? groups : list;
   const sums = useQuery(facetsQuery(filter));
