@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use proctor_model::{Code, Message, OperationId, Outcome, Permissions, Subject, TaskId, messages};
+use proctor_model::{Class, Code, Message, OperationId, Outcome, Permissions, Subject, TaskId, messages};
 use proctor_store::{OpenTarget, Refusal, TaskSummary};
 
 use super::rollout::permissions::{RIGHTS_PERIOD, lacked, named, refused};
@@ -28,38 +28,64 @@ impl Control {
                 _ = period.tick() => {}
                 Ok(()) = access.changed() => {}
             }
-            if let Err(error) = self.end_withdrawn_waits(&mut creators).await {
-                tracing::error!(%error, "cannot check permissions of waiting operations, retrying");
-            }
+            self.end_withdrawn_waits(&mut creators).await;
         }
     }
 
-    async fn end_withdrawn_waits(&self, creators: &mut Creators) -> Result<()> {
+    async fn end_withdrawn_waits(&self, creators: &mut Creators) {
         let waiting = self.inner.dispatch.lock().all_waiting();
         creators.retain(|task, _| waiting.contains_key(task));
         // Who has made many of them is looked up once.
         let mut known = ReadPermissions::new();
         for (task, targets) in waiting {
-            let creators = match creators.entry(task) {
-                Entry::Occupied(read) => read.into_mut(),
-                Entry::Vacant(unread) => {
-                    unread.insert(self.inner.store.task_summary(task).await?.map(|task| subjects(&task)))
-                }
-            };
-            let Some(creators) = creators.as_ref().filter(|creators| !creators.is_empty()) else { continue };
-            let permissions = match known.entry(creators.clone()) {
-                Entry::Occupied(read) => read.into_mut(),
-                Entry::Vacant(unread) => unread.insert(self.inner.store.permissions(creators).await?),
-            };
-            let mut ended = self.withdrawn_waits(creators, permissions, targets).await?;
-            {
-                // What was delivered meanwhile runs, and its agent reports the result.
-                let mut dispatch = self.inner.dispatch.lock();
-                ended.retain(|(operation, _)| dispatch.end_waiting(operation));
+            if let Err(error) = self.end_withdrawn(task, targets, creators, &mut known).await {
+                tracing::error!(%error, %task, "cannot check permissions of waiting operations, retrying");
             }
-            self.record_all(&ended).await;
         }
+    }
+
+    async fn end_withdrawn(
+        &self,
+        task: TaskId,
+        targets: Vec<OpenTarget>,
+        creators: &mut Creators,
+        known: &mut ReadPermissions,
+    ) -> Result<()> {
+        let creators = match creators.entry(task) {
+            Entry::Occupied(read) => read.into_mut(),
+            Entry::Vacant(unread) => {
+                unread.insert(self.inner.store.task_summary(task).await?.map(|task| subjects(&task)))
+            }
+        };
+        let Some(creators) = creators.as_ref().filter(|creators| !creators.is_empty()) else { return Ok(()) };
+        let permissions = match known.entry(creators.clone()) {
+            Entry::Occupied(read) => read.into_mut(),
+            Entry::Vacant(unread) => unread.insert(self.permissions_of(creators).await?),
+        };
+        let is_everywhere =
+            |permissions: &Permissions| Class::ALL.into_iter().all(|of| permissions.allows_everywhere(of));
+        if permissions.as_ref().is_ok_and(is_everywhere) {
+            return Ok(());
+        }
+        let mut ended = self.withdrawn_waits(creators, permissions, targets).await?;
+        {
+            // What was delivered meanwhile runs, and its agent reports the result.
+            let mut dispatch = self.inner.dispatch.lock();
+            ended.retain(|(operation, _)| dispatch.end_waiting(operation));
+        }
+        self.record_all(&ended).await;
         Ok(())
+    }
+
+    async fn permissions_of(&self, creators: &[Subject]) -> Result<std::result::Result<Permissions, Refusal>> {
+        let read = self.inner.store.permissions(creators).await?;
+        match creators {
+            // One name for both: the app may have called for itself, and the user may be another.
+            [app @ Subject::App(code), Subject::User(user)] if code == user && read.is_err() => {
+                Ok(self.inner.store.permissions(std::slice::from_ref(app)).await?)
+            }
+            _ => Ok(read),
+        }
     }
 
     async fn withdrawn_waits(
@@ -88,9 +114,9 @@ impl Control {
     }
 }
 
-/// As of the call that made the task. An app that is not trusted acts under its own name.
+/// As of the call that made the task. An app that calls for itself does so under its own name.
 fn subjects(task: &TaskSummary) -> Vec<Subject> {
     let app = (!task.app.is_empty()).then(|| Subject::App(task.app.clone()));
-    let user = (!task.user.is_empty() && task.user != task.app).then(|| Subject::User(task.user.clone()));
+    let user = (!task.user.is_empty()).then(|| Subject::User(task.user.clone()));
     app.into_iter().chain(user).collect()
 }

@@ -39,6 +39,21 @@ async fn operate(world: &World, operation: &str, wait_secs: Option<u64>) -> Stri
     format!("/tasks/{}", accepted["task_id"].as_str().unwrap())
 }
 
+/// A new user's start that waits for ten minutes; the path of its task.
+async fn wait_of_user(world: &World, user: &str) -> String {
+    world.post("/users", json!({ "name": user })).await;
+    let binding = json!({ "role": "operator", "subject": format!("user:{user}"), "scope": "everything" });
+    world.post("/bindings", binding).await;
+    let (_, token) = world.post(&format!("/users/{user}/tokens"), json!({})).await;
+    let request = Request::post("/api/v1/operations")
+        .header("Authorization", format!("Bearer {}", token["token"].as_str().unwrap()))
+        .body(Body::from(asked("start", Some(600)).to_string()))
+        .unwrap();
+    let (status, accepted) = world.send(request).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{accepted}");
+    format!("/tasks/{}", accepted["task_id"].as_str().unwrap())
+}
+
 /// The only row of the task.
 async fn row(world: &World, task: &str) -> Value {
     world.got(&format!("{task}/targets")).await["targets"][0].clone()
@@ -84,17 +99,7 @@ async fn a_wait_ends_with_the_permissions_of_its_creator() {
     let world = world().await;
     let mut tasks = Vec::new();
     for user in ["unbound", "disabled", "deleted", "kept"] {
-        world.post("/users", json!({ "name": user })).await;
-        let binding = json!({ "role": "operator", "subject": format!("user:{user}"), "scope": "everything" });
-        world.post("/bindings", binding).await;
-        let (_, token) = world.post(&format!("/users/{user}/tokens"), json!({})).await;
-        let request = Request::post("/api/v1/operations")
-            .header("Authorization", format!("Bearer {}", token["token"].as_str().unwrap()))
-            .body(Body::from(asked("start", Some(600)).to_string()))
-            .unwrap();
-        let (status, accepted) = world.send(request).await;
-        assert_eq!(status, StatusCode::ACCEPTED, "{accepted}");
-        tasks.push(format!("/tasks/{}", accepted["task_id"].as_str().unwrap()));
+        tasks.push(wait_of_user(&world, user).await);
     }
 
     let bindings = world.got("/bindings?subject=user:unbound").await;
@@ -110,6 +115,31 @@ async fn a_wait_ends_with_the_permissions_of_its_creator() {
     let delivered = world.control.take_deliveries(&session, 10);
     assert_eq!(delivered.len(), 1, "who may still do it is served");
     assert!(tasks[3].ends_with(&delivered[0].operation.task.to_string()));
+}
+
+#[tokio::test]
+async fn a_wait_of_an_app_goes_on_although_a_user_of_its_name_is_disabled() {
+    let world = world().await;
+    let (_, app) = world.post("/apps", json!({ "code": "twin" })).await;
+    world.post("/users", json!({ "name": "twin" })).await;
+    let binding = json!({ "role": "operator", "subject": "app:twin", "scope": "everything" });
+    world.post("/bindings", binding).await;
+    let credentials = json!({ "bk_app_code": "twin", "bk_app_secret": app["secret"], "bk_username": "twin" });
+    let request = Request::post("/api/v1/operations")
+        .header("X-Bkapi-Authorization", credentials.to_string())
+        .body(Body::from(asked("start", Some(600)).to_string()))
+        .unwrap();
+    let (status, accepted) = world.send(request).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{accepted}");
+    // Waits are checked in the order of their tasks: when the second has ended, the first was checked.
+    let second = wait_of_user(&world, "second").await;
+
+    assert!(world.put("/users/twin", json!({ "disabled": true })).await.0.is_success());
+    assert!(world.delete("/users/second").await.0.is_success());
+    until_code(&world, &second, 403).await;
+
+    let task = format!("/tasks/{}", accepted["task_id"].as_str().unwrap());
+    assert_eq!(row(&world, &task).await["code"], 115);
 }
 
 #[tokio::test]
