@@ -11,7 +11,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { closeBrowser, openBrowser, signIn } from "../test/browser.mjs";
 import { consoleOf } from "../test/console.mjs";
-import { caller, freePort, pause, startServer, startSwarm } from "../test/fleet.mjs";
+import { caller, endSupervised, freePort, pause, startServer, startSwarm } from "../test/fleet.mjs";
 
 const HOSTS = Number(process.env.HOSTS ?? 1000);
 const PROCESSES = Number(process.env.PROCESSES ?? 100);
@@ -283,6 +283,7 @@ try {
     each.kill("SIGTERM");
     await new Promise((done) => (each.exitCode === null ? each.once("exit", done) : done()));
   }
+  await endSupervised(dir);
   rmSync(dir, { recursive: true, force: true });
 }
 process.exit(0);
