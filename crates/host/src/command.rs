@@ -32,6 +32,7 @@ use crate::rights;
 use crate::spawn::{SpawnPlan, SpawnedChild, Spawner};
 use crate::tree::ProcessRef;
 use crate::user::{self, Account, AccountCache};
+use crate::wall_clock;
 
 const PREPARE_LIMIT: Duration = Duration::from_secs(10);
 /// How long killing a command with its tree may wait behind other kills.
@@ -84,7 +85,12 @@ pub(crate) struct CommandContext {
     pub(crate) spawner: Spawner,
 }
 
-pub(crate) async fn run(context: &CommandContext, command: Command, hold: Option<CommandHold>) -> CommandExit {
+/// The second value is when the shell was last known to hold its pid, in time since boot: read before it was reaped.
+pub(crate) async fn run(
+    context: &CommandContext,
+    command: Command,
+    hold: Option<CommandHold>,
+) -> (CommandExit, Option<Duration>) {
     let deadline = Instant::now() + command.timeout.min(TIMEOUT_MAX);
     let (hold, mut end) = match hold {
         Some(CommandHold { begun, held, end }) => (Some((begun, held)), Some(end)),
@@ -92,7 +98,7 @@ pub(crate) async fn run(context: &CommandContext, command: Command, hold: Option
     };
     let running = match start(context, command, hold, deadline, &mut end).await {
         Ok(running) => running,
-        Err(result) => return CommandExit { result, output: String::new() },
+        Err(result) => return (CommandExit { result, output: String::new() }, None),
     };
     running.wait(deadline, &mut end).await
 }
@@ -306,25 +312,35 @@ impl Running {
         }
     }
 
-    async fn wait(mut self, deadline: Instant, end: &mut Option<oneshot::Receiver<()>>) -> CommandExit {
+    async fn wait(
+        mut self,
+        deadline: Instant,
+        end: &mut Option<oneshot::Receiver<()>>,
+    ) -> (CommandExit, Option<Duration>) {
         let result = tokio::select! {
             biased;
-            () = pidfd::ended(self.fd.as_fd()) => match pidfd::reap(self.fd.as_fd()) {
-                Some(exit) => {
-                    CHILDREN.remember(self.shell.pid, self.shell.start_ticks, exit);
-                    CommandResult::Exited(exit)
-                }
-                None => CommandResult::ExitUnknown, // somebody else has waited for it
-            },
-            () = wanted(end) => CommandResult::Cancelled,
-            () = tokio::time::sleep_until(deadline) => CommandResult::TimedOut,
+            () = pidfd::ended(self.fd.as_fd()) => None,
+            () = wanted(end) => Some(CommandResult::Cancelled),
+            () = tokio::time::sleep_until(deadline) => Some(CommandResult::TimedOut),
             never = trim_for_ever(self.capture.as_mut()) => match never {},
         };
-        if matches!(result, CommandResult::TimedOut | CommandResult::Cancelled) {
-            self.kill().await;
-        }
+        // Nobody has reaped it yet: the pid is its own.
+        let alive_at = wall_clock::since_boot();
+        let (result, is_ours) = match result {
+            None => match pidfd::reap(self.fd.as_fd()) {
+                Some(exit) => {
+                    CHILDREN.remember(self.shell.pid, self.shell.start_ticks, exit);
+                    (CommandResult::Exited(exit), true)
+                }
+                None => (CommandResult::ExitUnknown, false), // somebody else has waited for it
+            },
+            Some(killed) => {
+                self.kill().await;
+                (killed, true)
+            }
+        };
         let output = self.capture.take().map_or_else(|| "(output was not captured)".to_owned(), Capture::into_text);
-        CommandExit { result, output }
+        (CommandExit { result, output }, is_ours.then_some(alive_at))
     }
 }
 

@@ -1,7 +1,8 @@
 //! Watches the exits of many processes at once.
 //!
 //! Promised: a watched process costs a descriptor and a few hundred bytes, no task of its own, and its exit is
-//! reported once; a name has one watch, however often it is requested.
+//! reported once; a name has one watch, however often it is requested. With an exit comes when the process was last
+//! proven to hold its pid, however late the exit is heard of.
 //! Absent: processes that cannot be watched, because they have exited or there is no descriptor left; use
 //! [`Host::ended`] for those.
 
@@ -18,9 +19,9 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::pidfd::Process;
+use crate::pidfd::{self, Process};
 use crate::reaper::{CHILDREN, Watch};
-use crate::{Error, Host};
+use crate::{Error, Host, wall_clock};
 
 /// Exits taken in one batch.
 const CROWD: usize = 64;
@@ -41,6 +42,8 @@ struct WatchTable<K> {
     by_number: HashMap<u64, WatchEntry<K>>,
     number_of: HashMap<K, u64>,
     numbers: u64,
+    /// When all that were watched had not exited.
+    quiet_at: Duration,
 }
 
 #[derive(Debug)]
@@ -50,6 +53,9 @@ struct WatchEntry<K> {
     fd: OwnedFd,
     /// Keeps the reaper away.
     watch: Watch,
+    /// When it was there, before it was watched; and when it was watched.
+    seen_at: Duration,
+    watched_at: Duration,
 }
 
 /// An exited life.
@@ -57,6 +63,8 @@ struct WatchEntry<K> {
 pub struct Exited<K> {
     pub name: K,
     pub life: Incarnation,
+    /// When it was last proven to hold its pid, in time since boot.
+    pub alive_at: Duration,
     fd: OwnedFd,
     _watch: Watch,
 }
@@ -64,7 +72,12 @@ pub struct Exited<K> {
 impl<K: Clone + Eq + Hash> ExitWatcher<K> {
     pub(crate) fn new(host: Host) -> Result<Self, Error> {
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(|errno| Error::Listen { source: errno.into() })?;
-        let watched = Mutex::new(WatchTable { by_number: HashMap::new(), number_of: HashMap::new(), numbers: 0 });
+        let watched = Mutex::new(WatchTable {
+            by_number: HashMap::new(),
+            number_of: HashMap::new(),
+            numbers: 0,
+            quiet_at: Duration::ZERO,
+        });
         Ok(Self { host, epoll, watched })
     }
 
@@ -76,6 +89,7 @@ impl<K: Clone + Eq + Hash> ExitWatcher<K> {
         }
         // Before the process is checked, so that the reaper does not take it meanwhile.
         let watch = CHILDREN.watch(life.pid);
+        let seen_at = wall_clock::since_boot();
         let process = Process::of(&life, self.host.boot_id());
         let Ok(Some(process)) = process else { return Err((name, life)) };
         let fd = process.into_fd();
@@ -89,8 +103,26 @@ impl<K: Clone + Eq + Hash> ExitWatcher<K> {
             return Err((name, life));
         }
         watched.number_of.insert(name.clone(), number);
-        watched.by_number.insert(number, WatchEntry { name, life, fd, watch });
+        let watched_at = wall_clock::since_boot();
+        watched.by_number.insert(number, WatchEntry { name, life, fd, watch, seen_at, watched_at });
         Ok(())
+    }
+
+    /// Proves that all that are watched hold their pids, if none has exited. Costs a system call, however many there
+    /// are.
+    pub fn confirm(&self) {
+        let mut watched = self.watched.lock();
+        let at = wall_clock::since_boot();
+        if !pidfd::has_ended(self.epoll.as_fd()) {
+            watched.quiet_at = at;
+        }
+    }
+
+    /// The life that is watched under that name, and when it was last proven to hold its pid, in time since boot.
+    pub fn alive_at(&self, name: &K) -> Option<(Incarnation, Duration)> {
+        let watched = self.watched.lock();
+        let entry = watched.by_number.get(watched.number_of.get(name)?)?;
+        Some((entry.life.clone(), entry.alive_at(watched.quiet_at)))
     }
 
     /// Nobody is interested in that name any more.
@@ -122,14 +154,31 @@ impl<K: Clone + Eq + Hash> ExitWatcher<K> {
     /// Some of those that have exited.
     fn take(&self) -> Vec<Exited<K>> {
         let mut buffer = [MaybeUninit::uninit(); CROWD];
-        let Ok((events, _)) = epoll::wait(&self.epoll, &mut buffer, Some(&NO_WAIT)) else { return Vec::new() };
         let mut watched = self.watched.lock();
+        let now = wall_clock::since_boot();
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut buffer, Some(&NO_WAIT)) else { return Vec::new() };
         let over: Vec<WatchEntry<K>> =
             events.iter().filter_map(|event| watched.by_number.remove(&event.data.u64())).collect();
         for one in &over {
             watched.number_of.remove(&one.name);
         }
-        over.into_iter().map(|WatchEntry { name, life, fd, watch }| Exited { name, life, fd, _watch: watch }).collect()
+        let quiet_at = watched.quiet_at;
+        if events.len() < CROWD {
+            watched.quiet_at = now;
+        }
+        let exited = |entry: WatchEntry<K>| {
+            let alive_at = entry.alive_at(quiet_at);
+            let WatchEntry { name, life, fd, watch, .. } = entry;
+            Exited { name, life, alive_at, fd, _watch: watch }
+        };
+        over.into_iter().map(exited).collect()
+    }
+}
+
+impl<K> WatchEntry<K> {
+    fn alive_at(&self, quiet_at: Duration) -> Duration {
+        // Before it was watched, that nothing had exited says nothing about it.
+        if quiet_at >= self.watched_at { quiet_at } else { self.seen_at }
     }
 }
 
@@ -148,8 +197,14 @@ impl<K: Eq + Hash> WatchTable<K> {
 
 impl<K> Exited<K> {
     /// How it ended, if that is known at once.
-    pub fn exit_now(&self) -> Option<Exit> {
-        crate::exit_of(&self.life, self.fd.as_fd())
+    pub fn exit_now(&mut self) -> Option<Exit> {
+        let now = wall_clock::since_boot();
+        let exit = crate::exit_of(&self.life, self.fd.as_fd());
+        if exit.is_some_and(|(_, is_reaped)| is_reaped) {
+            // Until then it was a zombie of ours, whose pid nobody else gets.
+            self.alive_at = now;
+        }
+        exit.map(|(exit, _)| exit)
     }
 
     /// How it ended, if the kernel tells.

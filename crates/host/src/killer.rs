@@ -375,8 +375,9 @@ fn list(target: &Target, kin: &mut ProcessMatcher<'_>, is_first: bool) -> io::Re
         }
         Target::Session(shell, life) => {
             let meant: Vec<ProcessRef> = life.iter().chain([shell]).copied().collect();
-            // Its pid may have been reused since: then nothing of its session is there.
-            let is_own = table.start_of(shell.pid).is_none_or(|at| at == shell.start_ticks);
+            // Who has its pid, if only as a zombie, has the number of its session. Once it was reaped both may be
+            // another's, whose leader has ended as well.
+            let is_own = Stat::of(shell.pid).is_ok_and(|stat| stat.start_ticks == shell.start_ticks);
             let session = table.session(shell.pid).iter().copied().filter(|_| is_own);
             let roots = table.living(*shell).into_iter().chain(session);
             let own = roots.filter(|member| !kin.bystanders.is_of_other_life(&meant, member, table));

@@ -228,11 +228,12 @@ impl Host {
 
     /// Runs a command until it exits. Dropping this earlier leaves the command running.
     pub async fn run(&self, command: Command) -> CommandExit {
-        command::run(&self.shared.context, command, None).await
+        command::run(&self.shared.context, command, None).await.0
     }
 
-    /// As [`Self::run`], for a command that its caller must know before it does anything.
-    pub async fn run_held(&self, command: Command, hold: CommandHold) -> CommandExit {
+    /// As [`Self::run`], for a command that its caller must know before it does anything. The second value is the
+    /// time since boot at which the command was last known to hold its pid.
+    pub async fn run_held(&self, command: Command, hold: CommandHold) -> (CommandExit, Option<Duration>) {
         command::run(&self.shared.context, command, Some(hold)).await
     }
 
@@ -416,7 +417,10 @@ impl Host {
     pub fn is_in_session(&self, life: &Incarnation, session: &ProcessSession) -> bool {
         let is_in = |stat: procfs::Stat| stat.start_ticks == life.start_ticks && stat.session == session.leader;
         let is_ours = life.boot == self.shared.boot && procfs::Stat::of(life.pid).is_ok_and(is_in);
-        is_ours && leftovers::is_born_in(ProcessRef::of(life), session)
+        // A leader that is there, even as a zombie, holds the number.
+        let is_leader = |stat: procfs::Stat| stat.start_ticks == session.start_ticks;
+        let is_led = || procfs::Stat::of(session.leader).is_ok_and(is_leader);
+        is_ours && (is_led() || leftovers::is_born_in(ProcessRef::of(life), session))
     }
 
     /// Ends what a finished life, or a failed start, has left behind: SIGTERM, and SIGKILL after `grace`.
@@ -510,19 +514,19 @@ impl Host {
 }
 
 /// How a watched life ended, if that is known at once.
-fn exit_of(life: &Incarnation, fd: BorrowedFd<'_>) -> Option<Exit> {
+fn exit_of(life: &Incarnation, fd: BorrowedFd<'_>) -> Option<(Exit, bool)> {
     let reaped = if CHILDREN.is_command(life.pid) { None } else { pidfd::reap(fd) };
     if let Some(exit) = reaped {
         CHILDREN.remember(life.pid, life.start_ticks, exit);
-        return Some(exit);
+        return Some((exit, true));
     }
-    CHILDREN.remembered(life.pid, life.start_ticks)
+    CHILDREN.remembered(life.pid, life.start_ticks).map(|exit| (exit, false))
 }
 
 /// As [`exit_of`]; a parent other than us gets some time to collect it first.
 async fn exit_in_time(life: &Incarnation, fd: BorrowedFd<'_>) -> Option<Exit> {
     match exit_of(life, fd) {
-        Some(exit) => Some(exit),
+        Some((exit, _)) => Some(exit),
         None => pidfd::foreign_exit(fd).await,
     }
 }

@@ -25,7 +25,7 @@ async fn a_held_command_does_nothing_before_it_is_let_go() {
     let world = World::new();
     let (host, command) = (world.host.clone(), world.command("echo $$ > ran; exit 3"));
     let (hold, is_begun, let_go, _ask) = hold();
-    let running = tokio::spawn(async move { host.run_held(command, hold).await });
+    let running = tokio::spawn(async move { host.run_held(command, hold).await.0 });
 
     let life = is_begun.await.unwrap();
     assert!(world.host.is_alive(&life) && !world.path("ran").exists());
@@ -47,7 +47,7 @@ async fn a_held_command_does_not_have_its_user_before_it_is_let_go() {
     (command.user, command.directory) = ("nobody".to_owned(), "/".into());
     let host = world.host.clone();
     let (hold, is_begun, let_go, _ask) = hold();
-    let running = tokio::spawn(async move { host.run_held(command, hold).await });
+    let running = tokio::spawn(async move { host.run_held(command, hold).await.0 });
 
     let life = is_begun.await.unwrap();
     let status = std::fs::read_to_string(format!("/proc/{}/status", life.pid)).unwrap();
@@ -64,7 +64,7 @@ async fn a_held_command_that_nobody_lets_go_never_runs_and_leaves_no_zombie() {
     let world = World::new();
     let (host, command) = (world.host.clone(), world.command("touch ran"));
     let (hold, is_begun, let_go, _ask) = hold();
-    let running = tokio::spawn(async move { host.run_held(command, hold).await });
+    let running = tokio::spawn(async move { host.run_held(command, hold).await.0 });
     let life = is_begun.await.unwrap();
 
     drop(let_go);
@@ -83,7 +83,7 @@ async fn a_held_command_in_a_missing_directory_says_so() {
     let (hold, _is_begun, let_go, _ask) = hold();
     let_go.proceed();
 
-    let end = world.host.run_held(command, hold).await;
+    let end = world.host.run_held(command, hold).await.0;
 
     assert!(not_run(&end).contains("does not exist"), "{end:?}");
 }
@@ -95,7 +95,7 @@ async fn a_command_that_is_no_longer_wanted_is_killed_with_its_tree() {
         (world.host.clone(), world.command("echo $$ > pids; sleep 1000 & echo $! >> pids; touch ready; wait"));
     let (hold, _is_begun, let_go, ask) = hold();
     let_go.proceed();
-    let running = tokio::spawn(async move { host.run_held(command, hold).await });
+    let running = tokio::spawn(async move { host.run_held(command, hold).await.0 });
     eventually("it runs", || world.path("ready").exists()).await;
 
     ask.send(()).unwrap();
@@ -110,7 +110,7 @@ async fn a_command_that_is_no_longer_wanted_before_its_exec_is_ended_too() {
     let world = World::new();
     let (host, command) = (world.host.clone(), world.command("touch ran"));
     let (hold, is_begun, let_go, ask) = hold();
-    let running = tokio::spawn(async move { host.run_held(command, hold).await });
+    let running = tokio::spawn(async move { host.run_held(command, hold).await.0 });
     let life = is_begun.await.unwrap();
     // Let go and not yet at its exec, as in a directory that hangs.
     let child = rustix::process::Pid::from_raw(life.pid).unwrap();
@@ -136,7 +136,7 @@ async fn a_command_of_an_agent_before_is_waited_for_and_ended_in_time() {
         let (hold, is_begun, let_go, _ask) = hold();
         let_go.proceed();
         // An agent that ends leaves its commands alone.
-        let running = tokio::spawn(async move { host.run_held(command, hold).await });
+        let running = tokio::spawn(async move { host.run_held(command, hold).await.0 });
         lives.push(is_begun.await.unwrap());
         running.abort();
     }

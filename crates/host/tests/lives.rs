@@ -42,6 +42,50 @@ async fn the_exit_code_of_a_daemon_is_seen() {
     assert_eq!(end_of(&world, &life).await, Some(Exit::Code(7)), "asked again");
 }
 
+/// Whoever reaps it frees its pid, however late we hear of that: its parent, or we ourselves.
+#[tokio::test]
+async fn an_exit_comes_with_the_time_at_which_the_process_last_held_its_pid() {
+    for is_child in [false, true] {
+        let world = World::new();
+        let ends = world.host.ends::<&str>().unwrap();
+        let (pid, go) = (world.path("pid"), world.path("go"));
+        let body = format!("until [ -e {} ]; do sleep 0.02; done", go.display());
+        let parent = if is_child { "" } else { "; wait; exec sleep 1000" };
+        exited(&world.run(&format!("(setsid sh -c 'sh -c \"{body}\" & echo $! > {}{parent}' &)", pid.display())).await);
+        let life = world.life("sh", &pid).await;
+        let before_watch = world.host.now();
+        assert!(ends.watch("a", life.clone()).is_ok());
+        assert!(ends.alive_at(&"a").is_some_and(|(of, at)| of == life && at >= before_watch));
+        let before = world.host.now();
+        ends.confirm();
+        let confirmed = world.host.now();
+        assert!((before..=confirmed).contains(&ends.alive_at(&"a").unwrap().1));
+        std::fs::write(go, "").unwrap();
+        eventually("it has ended", || is_dead(life.pid)).await;
+        ends.confirm();
+        let heard_late = world.host.now();
+
+        let told = std::sync::Mutex::new(None);
+        let hear = |mut ended: proctor_host::Exited<&'static str>| {
+            let _ = ended.exit_now();
+            *told.lock().unwrap() = Some(ended.alive_at);
+        };
+        let heard = eventually("the end is told", || told.lock().unwrap().is_some());
+        tokio::select! {
+            () = ends.tell(hear) => {}
+            () = heard => {}
+        }
+
+        let alive_at = told.into_inner().unwrap().unwrap();
+        if is_child {
+            assert!(alive_at >= heard_late, "a zombie of ours until then");
+        } else {
+            assert!((before..=confirmed).contains(&alive_at), "{before:?} {alive_at:?} {confirmed:?}");
+        }
+        assert!(ends.alive_at(&"a").is_none(), "it is no longer watched");
+    }
+}
+
 #[tokio::test]
 async fn many_lives_are_watched_together_and_each_end_is_told_once() {
     let world = World::new();
@@ -62,7 +106,7 @@ async fn many_lives_are_watched_together_and_each_end_is_told_once() {
     }
 
     let told = std::sync::Mutex::new(Vec::new());
-    let hear = |ended: proctor_host::Exited<&'static str>| {
+    let hear = |mut ended: proctor_host::Exited<&'static str>| {
         told.lock().unwrap().push((ended.name, ended.exit_now(), ended.life.pid));
     };
     let heard = eventually("two ends are told", || told.lock().unwrap().len() >= 2);

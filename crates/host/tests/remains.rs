@@ -250,7 +250,7 @@ async fn another_known_process_is_spared_by_the_timeout_of_the_command_that_has_
         let_go.proceed();
         let command = Command { leaf: Some(leaf), timeout: Duration::from_secs(1000), ..world.command(&line) };
         let host = world.host.clone();
-        let running = tokio::spawn(async move { host.run_held(command, CommandHold { begun, held, end }).await });
+        let running = tokio::spawn(async move { host.run_held(command, CommandHold { begun, held, end }).await.0 });
         let other = world.life("neighbour.sh", &pid).await;
         world.host.set_lives(&other_leaf, Some(&other), []);
         eventually("its child is there", || !numbers(&pids).is_empty()).await;

@@ -9,8 +9,8 @@ pub struct ProcessSession {
     pub leader: i32,
     /// When the leader began, in ticks since boot.
     pub start_ticks: u64,
-    /// Until when the number is known to have been taken, in milliseconds since boot: by the leader, or by a life in
-    /// its session.
+    /// Until when the number is proven to have been taken, in milliseconds since boot: by the leader, or by a life in
+    /// its session. 0 if nobody has seen that.
     pub until_ms: u64,
 }
 

@@ -119,7 +119,7 @@ impl Driver {
         let is_operated = self.processes.get(key).is_some_and(Process::is_operated);
         let result =
             if is_operated { CommandResult::NotStarted(NOT_RECORDED.to_owned()) } else { CommandResult::NoSlot };
-        self.dispatch_event(key, Event::CommandEnded { ticket, end: ended_by(result) });
+        self.dispatch_event(key, Event::CommandEnded { ticket, end: ended_by(result), alive_at: None });
     }
 
     /// Takes what a machine wants written, reported and done.

@@ -160,17 +160,18 @@ impl Driver {
                 admitted = admitted => admitted,
             };
             let end = match admitted {
-                (Err(refused), _) => Some(refused),
-                (Ok(()), None) => Some(ended_by(CommandResult::NoSlot)),
+                (Err(refused), _) => Some((refused, None)),
+                (Ok(()), None) => Some((ended_by(CommandResult::NoSlot), None)),
                 (Ok(()), Some(slot)) => {
                     let running = Box::pin(host.run_held(run, CommandHold { begun, held, end }));
                     let running = slot.hold_during(async { tokio::join!(running, told).0 });
                     left_alone.run_until_cancelled(running).await
                 }
             };
-            let Some(end) = end else { return };
+            let Some((end, alive_at)) = end else { return };
             tracing::info!(process = %key, command = command.as_str(), result = ?end.result, "command exited");
-            owed.send(Input::Machine(key, Event::CommandEnded { ticket, end })).await;
+            let alive_at = alive_at.map(Time::since_boot);
+            owed.send(Input::Machine(key, Event::CommandEnded { ticket, end, alive_at })).await;
         });
     }
 
@@ -181,11 +182,13 @@ impl Driver {
         let CommandChannels { end, left_alone, .. } = self.commands.begin(key.clone(), ticket);
         tracing::info!(process = %key, command = kind.as_str(), pid = command.pid, "waiting for inherited command");
         self.workers.spawn("rejoin", async move {
-            let leaf = cgroup_name(&key);
+            let (leaf, now) = (cgroup_name(&key), Time::since_boot(host.now()));
+            // It is not our child: who reaps it does not tell us.
+            let alive_at = host.is_alive(&command).then_some(now);
             let rejoined = host.rejoin(&command, &leaf, time, end);
             let Some(end) = left_alone.run_until_cancelled(rejoined).await else { return };
             tracing::info!(process = %key, command = kind.as_str(), result = ?end.result, "inherited command exited");
-            owed.send(Input::Machine(key, Event::CommandEnded { ticket, end })).await;
+            owed.send(Input::Machine(key, Event::CommandEnded { ticket, end, alive_at })).await;
         });
     }
 
@@ -227,11 +230,12 @@ impl Driver {
         let (ends, tasks, inbox) =
             (self.lives.exits.clone(), self.workers.tasks().clone(), self.workers.inbox().clone());
         self.workers.tasks().spawn_critical("ends", async move {
-            let tell = |over: Exited<ProcessKey>| match (over.exit_now(), inbox.try_reserve()) {
+            let tell = |mut over: Exited<ProcessKey>| match (over.exit_now(), inbox.try_reserve()) {
                 (exit @ Some(_), Ok(room)) => room.send(ended(over, exit)),
                 (exit, _) => {
                     // This exit is not reported a second time.
-                    let lost = Event::Exited { life: over.life.clone(), exit: None };
+                    let alive_at = Some(Time::since_boot(over.alive_at));
+                    let lost = Event::Exited { life: over.life.clone(), exit: None, alive_at };
                     spawn_owed(&inbox, &tasks, "end", Input::Machine(over.name.clone(), lost), async move {
                         let exit = if exit.is_some() { exit } else { over.exit().await };
                         ended(over, exit)
@@ -256,10 +260,11 @@ impl Driver {
         let Err((key, life)) = self.lives.exits.watch(key, life) else { return };
         let host = self.host.clone();
         // If a life is there anyway, the probe that follows finds it.
-        let owed = self.workers.owed(Input::Machine(key.clone(), Event::Exited { life: life.clone(), exit: None }));
+        let lost = Event::Exited { life: life.clone(), exit: None, alive_at: None };
+        let owed = self.workers.owed(Input::Machine(key.clone(), lost));
         self.workers.spawn("watch", async move {
             let exit = host.ended(life.clone()).await;
-            owed.send(Input::Machine(key, Event::Exited { life, exit })).await;
+            owed.send(Input::Machine(key, Event::Exited { life, exit, alive_at: None })).await;
         });
     }
 
@@ -391,13 +396,13 @@ pub(super) async fn probe_or_known(
 }
 
 fn ended(over: Exited<ProcessKey>, exit: Option<Exit>) -> Input {
-    let Exited { name, life, .. } = over;
-    Input::Machine(name, Event::Exited { life, exit })
+    let Exited { name, life, alive_at, .. } = over;
+    Input::Machine(name, Event::Exited { life, exit, alive_at: Some(Time::since_boot(alive_at)) })
 }
 
 /// Nobody has seen how the command ended, nor whether it did.
 fn ended_unseen(key: ProcessKey, ticket: Ticket) -> Input {
-    Input::Machine(key, Event::CommandEnded { ticket, end: ended_by(CommandResult::ExitUnknown) })
+    Input::Machine(key, Event::CommandEnded { ticket, end: ended_by(CommandResult::ExitUnknown), alive_at: None })
 }
 
 pub(super) fn ended_by(result: CommandResult) -> CommandExit {

@@ -324,7 +324,10 @@ impl Driver {
             }
             Input::CommandRefused { server, reason } => self.command_refused(&server, &reason),
             Input::Tell(draft) => self.publish_event(*draft),
-            Input::Beat => self.outbox.send(FromAgent::Beat),
+            Input::Beat => {
+                self.lives.exits.confirm();
+                self.outbox.send(FromAgent::Beat);
+            }
             Input::Disconnected => {
                 self.registrations.arriving = ArrivingList::default();
                 self.outbox.disconnect();
@@ -478,6 +481,9 @@ impl Driver {
         let event = self.ignore_foreign_pid(key, event);
         let now = self.now();
         let Some(process) = self.processes.get_mut(key) else { return };
+        if let Some((life, at)) = self.lives.exits.alive_at(key) {
+            process.see_alive(&life, Time::since_boot(at));
+        }
         let (before, had_elder) = (process.life().cloned(), process.elder().is_some());
         process.handle(now, event);
         self.admission.pid_files.follow(process);

@@ -136,6 +136,18 @@ async fn a_session_whose_number_has_come_round_is_not_killed_for_the_command_bef
     assert!(!is_dead(member));
 }
 
+#[tokio::test]
+async fn a_session_whose_leader_was_reaped_may_be_that_of_another_and_is_not_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let LeaderlessSession { _shell, leader, member } = leaderless_session();
+
+    let killed = killer(&directory).kill(Target::Session(leader, None)).await.unwrap();
+
+    assert_eq!(killed, 0);
+    assert!(!is_dead(member));
+    signal(member, Signal::KILL).unwrap();
+}
+
 #[test]
 fn what_is_frozen_and_cannot_be_killed_for_lack_of_descriptors_is_killed_later() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -8,8 +8,9 @@
 //! supervision waits without using up its retries. The sessions of a life are on record as long as something may be
 //! left of it, also over a restart of the agent and after it was unregistered.
 //! Absent: finding it. The host knows what belongs together; [`Leftovers`] says from when on, and until when its
-//! sessions were its own. If the agent was down, or the process unregistered, when the life ended, that is when the
-//! life was last recorded: what began later is not known by its session.
+//! sessions were its own: until their leaders were last proven to be there, not until somebody heard of their end,
+//! because an agent that was stopped meanwhile hears of it late. If the agent was down, or the process unregistered,
+//! when the life ended, that is when the life was last recorded. What began later is not known by its session.
 
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ const SURVIVORS_PAUSE: Duration = Duration::from_secs(10);
 impl Process {
     /// A life begins: from when on what belongs to it began. One that nobody here started goes on from
     /// the life before, whose child it may be.
-    pub(super) fn belong(&mut self, now: Time, life: &Incarnation) {
+    pub(super) fn belong(&mut self, life: &Incarnation) {
         let (remains, elder) = (self.record.remains.take(), self.take_elder(life));
         let sessions = remains.iter().flat_map(|remains| &remains.sessions);
         let sessions: Vec<_> = sessions.chain(elder.iter().flat_map(|elder| &elder.sessions)).copied().collect();
@@ -49,7 +50,7 @@ impl Process {
             self.record.sessions = merged(sessions.into_iter().chain(std::mem::take(&mut self.record.sessions)));
         }
         self.shared_session = None;
-        self.add_session(now, life);
+        self.add_session(life);
     }
 
     /// Sessions of the present life and of the start command that brought it.
@@ -58,9 +59,9 @@ impl Process {
     }
 
     /// One that this process leads, if it leads any.
-    pub(super) fn add_session(&mut self, now: Time, process: &Incarnation) {
+    pub(super) fn add_session(&mut self, process: &Incarnation) {
         let (leader, start_ticks) = leader(process);
-        let own = ProcessSession { leader, start_ticks, until_ms: millis(now) };
+        let own = ProcessSession { leader, start_ticks, until_ms: 0 };
         self.record.sessions = merged(std::mem::take(&mut self.record.sessions).into_iter().chain([own]));
     }
 
@@ -68,23 +69,32 @@ impl Process {
     pub(super) fn share_session(&mut self, life: &Incarnation, session: &ProcessSession) {
         if self.record.life.as_ref() == Some(life) && self.running_since.is_some() {
             self.shared_session = Some((session.leader, session.start_ticks));
+            let own = self.record.sessions.iter().find(|own| (own.leader, own.start_ticks) == leader(life));
+            if let Some(until_ms) = own.map(|own| own.until_ms) {
+                self.hold_sessions(life, until_ms);
+            }
         }
     }
 
-    /// Whoever is known to live now still holds the number of its session.
-    pub(super) fn confirm_sessions(&mut self, now: Time) {
-        let held = self.held_sessions(self.record.life.as_ref());
-        let remains = self.record.remains.iter_mut().flat_map(|remains| &mut remains.sessions);
-        confirm(self.record.sessions.iter_mut().chain(remains), &held, now);
+    /// That process was there at this time: so long it has held the number of its session. Not worth a write of its
+    /// own. The time must have been read before the process was seen: whoever saw it may have slept since.
+    pub fn see_alive(&mut self, process: &Incarnation, at: Time) {
+        self.hold_sessions(process, millis(at));
     }
 
-    fn held_sessions(&self, life: Option<&Incarnation>) -> Vec<(i32, u64)> {
-        // One whose end nobody has heard may be over for long, and its pid another's.
-        let life = life.filter(|_| self.running_since.is_some());
-        let shared = self.shared_session.filter(|_| life.is_some());
-        let running = self.record.running.as_ref().map(|running| leader(&running.command));
-        let command = self.session.filter(|command| running == Some(*command));
-        life.map(leader).into_iter().chain(shared).chain(command).collect()
+    pub(super) fn see_alive_until(&mut self, process: &Incarnation, at: Option<Time>) {
+        at.into_iter().for_each(|at| self.see_alive(process, at));
+    }
+
+    fn hold_sessions(&mut self, process: &Incarnation, until_ms: u64) {
+        let shared = self.shared_session.filter(|_| self.record.life.as_ref() == Some(process));
+        let held = [Some(leader(process)), shared];
+        let remains = self.record.remains.iter_mut().flat_map(|remains| &mut remains.sessions);
+        for session in self.record.sessions.iter_mut().chain(remains) {
+            if held.contains(&Some((session.leader, session.start_ticks))) {
+                session.until_ms = session.until_ms.max(until_ms);
+            }
+        }
     }
 
     /// An unregistered process that has come back to its name.
@@ -95,9 +105,8 @@ impl Process {
         elder.all().find(is_it).cloned()
     }
 
-    pub(super) fn remember_leftovers(&mut self, now: Time, life: &Incarnation) {
-        let (since, mut sessions) = (self.record.since.take(), std::mem::take(&mut self.record.sessions));
-        confirm(&mut sessions, &self.held_sessions(Some(life)), now);
+    pub(super) fn remember_leftovers(&mut self, life: &Incarnation) {
+        let (since, sessions) = (self.record.since.take(), std::mem::take(&mut self.record.sessions));
         self.shared_session = None;
         let (launched, since) = (since.is_some(), since.unwrap_or(u64::MAX).min(life.start_ticks));
         self.record.remains = Some(Box::new(Leftovers { since, launched, sessions, spared: Vec::new() }));
@@ -142,8 +151,7 @@ impl Process {
             (Some(life), _) => {
                 let since = self.record.since.unwrap_or(u64::MAX).min(life.start_ticks);
                 let launched = self.record.since.is_some();
-                let mut sessions = self.record.sessions.clone();
-                confirm(&mut sessions, &self.held_sessions(Some(life)), now);
+                let sessions = self.record.sessions.clone();
                 Some(Elder { life: Some(life.clone()), since, launched, sessions, until, before: Vec::new() })
             }
             (None, Some(remains)) => {
@@ -355,15 +363,6 @@ fn millis(time: Time) -> u64 {
 /// Of the session that this process leads, if it leads any.
 fn leader(process: &Incarnation) -> (i32, u64) {
     (process.pid, process.start_ticks)
-}
-
-/// Those whose leaders are named were there until now.
-fn confirm<'a>(sessions: impl IntoIterator<Item = &'a mut ProcessSession>, held: &[(i32, u64)], now: Time) {
-    for session in sessions {
-        if held.contains(&(session.leader, session.start_ticks)) {
-            session.until_ms = session.until_ms.max(millis(now));
-        }
-    }
 }
 
 /// Each once, the oldest first; of too many the newest.

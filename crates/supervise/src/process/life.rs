@@ -111,7 +111,7 @@ impl Process {
         self.health.reset();
         self.work = Activity::Idle;
         (self.running_since, self.trial) = (None, None);
-        (self.session, self.shared_session) = (None, None);
+        self.shared_session = None;
         (self.named, self.last_exit, self.evicting) = (None, None, None);
         (self.owed_run, self.interrupted) = (None, None);
         (self.scheduled, self.run_ended_by_hand, self.unclear) = (false, false, false);
@@ -179,7 +179,7 @@ impl Process {
         };
         self.actions.push_back(Action::Watch(life.clone()));
         self.actions.push_back(Action::Notify(notice));
-        self.belong(now, &life);
+        self.belong(&life);
         self.record.life = Some(life);
         self.record.failed = false;
         self.running_since = Some(now);
@@ -190,7 +190,7 @@ impl Process {
     pub(super) fn on_exit(&mut self, now: Time, exit: Option<Exit>) {
         let Some(life) = self.record.life.take() else { return };
         self.dirty = true;
-        self.remember_leftovers(now, &life);
+        self.remember_leftovers(&life);
         self.last_exit = exit;
         self.reason = match exit {
             Some(exit) => messages::process_ended_with(life.pid, exit.message()),

@@ -77,6 +77,8 @@ pub struct Process {
     /// The newest look, command and check; answers to older ones are ignored.
     looks: Ticket,
     commands: Ticket,
+    /// When the newest look was asked for: whoever it finds alive was so then.
+    looked_at: Time,
     health: Health,
     /// Why supervision is ending the present life.
     evicting: Option<EvictionReason>,
@@ -86,9 +88,7 @@ pub struct Process {
     owed_run: Option<OwedRun>,
     /// A stop or kill has ended the run by schedule that it found: it has reached its goal.
     run_ended_by_hand: bool,
-    /// The leader of the session of the start command that runs, if this agent has begun it.
-    session: Option<(i32, u64)>,
-    /// The same of the session of an earlier process, mostly the start command, that the present life is in.
+    /// The leader of the session of an earlier process, mostly the start command, that the present life is in.
     shared_session: Option<(i32, u64)>,
     /// The newest command, until it has begun: what it is and how long it may take.
     announced: Option<(CommandKind, Duration)>,
@@ -141,6 +141,7 @@ impl Process {
             process.record.forget_boot();
         }
         process.current = unfinished.map(|request| process.current_of(now, request));
+        process.looked_at = now;
         process.resume(now, same_boot);
         process
     }
@@ -157,12 +158,12 @@ impl Process {
             actions: VecDeque::new(),
             looks: 0,
             commands: 0,
+            looked_at: Time::default(),
             health: Health::default(),
             evicting: None,
             scheduled: false,
             owed_run: None,
             run_ended_by_hand: false,
-            session: None,
             shared_session: None,
             announced: None,
             interrupted: None,
@@ -380,6 +381,7 @@ impl Process {
 
     /// The table: every event against what is under way.
     pub fn handle(&mut self, now: Time, event: Event) {
+        let looks = self.looks;
         match event {
             Event::Requested(request) => self.request(now, request),
             Event::Cancelled { operation } => self.cancel(now, operation),
@@ -388,12 +390,22 @@ impl Process {
             }
             Event::Unregistered => self.forget(now),
             Event::Observed(look) => self.on_observed(now, look),
-            Event::Exited { life, exit } => self.ended(now, &life, exit),
+            Event::Exited { life, exit, alive_at } => {
+                self.see_alive_until(&life, alive_at);
+                self.ended(now, &life, exit);
+            }
             Event::SharesSession { life, session } => self.share_session(&life, &session),
             Event::TreeKilled { life, failed } => self.tree_killed(now, &life, failed),
-            Event::Probed { ticket, look } if ticket == self.looks => self.on_probed(now, look),
+            Event::Probed { ticket, look } if ticket == self.looks => {
+                let seen = if let Probe::Running(life) = &look { Some(life.clone()) } else { None };
+                let asked_at = self.looked_at;
+                self.on_probed(now, look);
+                seen.iter().for_each(|life| self.see_alive(life, asked_at));
+            }
             Event::CommandBegun { ticket, command } if ticket == self.commands => self.command_begun(now, command),
-            Event::CommandEnded { ticket, end } if ticket == self.commands => self.command_ended(now, end),
+            Event::CommandEnded { ticket, end, alive_at } if ticket == self.commands => {
+                self.command_ended(now, end, alive_at);
+            }
             Event::LeftoversCleared { ticket, ended, left, elder } if ticket == self.commands => {
                 self.cleared(now, ended, left, elder);
             }
@@ -409,8 +421,8 @@ impl Process {
             Event::RunDue { planned, since_boot } => self.due(now, planned, since_boot),
             Event::Tick => self.tick(now),
         }
-        if self.dirty {
-            self.confirm_sessions(now);
+        if self.looks != looks {
+            self.looked_at = now;
         }
     }
 
@@ -443,8 +455,7 @@ impl Process {
         let until = now + timeout + seek_window(self.policy_of_current());
         if let (CommandKind::Start | CommandKind::Restart, Some(launch)) = (kind, &mut self.record.launch) {
             (launch.begun, launch.until, launch.since) = (true, until, Some(command.start_ticks));
-            self.session = Some((command.pid, command.start_ticks));
-            self.add_session(now, &command);
+            self.add_session(&command);
         }
         self.note_wish();
         if self.scheduled {
@@ -455,11 +466,12 @@ impl Process {
         self.actions.push_back(Action::Proceed { ticket: self.commands });
     }
 
-    fn command_ended(&mut self, now: Time, end: CommandExit) {
+    fn command_ended(&mut self, now: Time, end: CommandExit, alive_at: Option<Time>) {
         self.announced = None;
-        self.confirm_sessions(now);
-        self.session = None;
-        self.dirty |= self.record.running.take().is_some();
+        if let Some(running) = self.record.running.take() {
+            self.see_alive_until(&running.command, alive_at);
+            self.dirty = true;
+        }
         match std::mem::replace(&mut self.work, Activity::Idle) {
             Activity::Launching { old, .. } => self.launched(now, old, end),
             Activity::Stopping { life } => self.on_stop_command_exit(now, life, end),

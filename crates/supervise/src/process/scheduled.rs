@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use proctor_model::{CommandExit, CommandResult, Lifetime, Message, messages};
+use proctor_model::{CommandExit, CommandResult, Lifetime, Message, ProcessSession, messages};
 
 use super::activity::Activity;
 use super::relaunch::POSTPONED;
@@ -104,8 +104,12 @@ impl Process {
                 let begun = self.record.launch.as_ref().and_then(|launch| launch.since);
                 let since = begun.unwrap_or(running.command.start_ticks);
                 let is_life = self.record.life.as_ref() == Some(&running.command);
-                self.confirm_sessions(now);
-                let sessions = if is_life { Vec::new() } else { std::mem::take(&mut self.record.sessions) };
+                // A life that the run has brought keeps its own: both are elders now, and one may outlive the other.
+                let led = |session: &ProcessSession| {
+                    (session.leader, session.start_ticks) == (running.command.pid, running.command.start_ticks)
+                };
+                let is_of_run = |session: &mut ProcessSession| !is_life && (self.record.life.is_none() || led(session));
+                let sessions = self.record.sessions.extract_if(.., is_of_run).collect();
                 let (life, until) = (Some(running.command), Some(now));
                 let run = Elder { life, since, launched: true, sessions, until, before: vec![] };
                 let before = self.record.elder.take();

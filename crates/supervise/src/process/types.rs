@@ -70,6 +70,8 @@ pub enum Event {
     CommandEnded {
         ticket: Ticket,
         end: CommandExit,
+        /// When the command was last proven to hold its pid.
+        alive_at: Option<Time>,
     },
     /// What was left behind is ended: how many that were, and how many are there after SIGKILL. What an
     /// elder left behind is not touched while it, or one after it, lives: these are `elder`.
@@ -103,6 +105,8 @@ pub enum Event {
     Exited {
         life: Incarnation,
         exit: Option<Exit>,
+        /// When it was last proven to hold its pid. Who hears of the end may have slept for long since.
+        alive_at: Option<Time>,
     },
     /// The operation could not be recorded, so nothing of it was done.
     Refused {

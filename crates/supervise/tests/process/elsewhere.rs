@@ -8,7 +8,7 @@ use proctor_model::{
     BootId, Code, CommandExit, CommandResult, Exit, Incarnation, Lifetime, Message, OperationId, OperationKind,
     Outcome, Probe, Spec, TaskId,
 };
-use proctor_supervise::{Action, Event, Process, Record, Registration, Request, Ticket, Time};
+use proctor_supervise::{Action, Elder, Event, Process, Record, Registration, Request, Ticket, Time};
 
 use super::period;
 use super::world::spec;
@@ -123,7 +123,7 @@ impl Bare {
 
     fn end(&mut self, ticket: Ticket, code: i32) {
         let end = CommandExit { result: CommandResult::Exited(Exit::Code(code)), output: String::new() };
-        self.feed(Event::CommandEnded { ticket, end });
+        self.feed(Event::CommandEnded { ticket, end, alive_at: None });
     }
 
     /// A start of the first registration is under way.
@@ -341,4 +341,19 @@ fn h15_a_registration_that_waited_for_a_run_when_the_agent_ended_takes_effect_in
 
     assert_eq!(next.machine.spec(), &second);
     assert_eq!(next.machine.elder().and_then(|elder| elder.life.as_ref()), Some(&life(100)));
+}
+
+#[test]
+fn a_run_that_is_left_and_the_process_that_it_has_brought_keep_their_own_sessions() {
+    let (mut bare, _) = Bare::on_schedule();
+    bare.now = bare.now + Duration::from_secs(1);
+    bare.feed(Event::Tick);
+    bare.see(200);
+
+    bare.assign(2, &of("b", |_| {}));
+
+    let elder = bare.machine.elder().unwrap();
+    let leaders = |elder: &Elder| elder.sessions.iter().map(|session| session.leader).collect::<Vec<_>>();
+    let known: Vec<_> = elder.all().map(|elder| (elder.life.as_ref().map(|life| life.pid), leaders(elder))).collect();
+    assert_eq!(known, [(Some(200), vec![200]), (Some(100), vec![100])]);
 }

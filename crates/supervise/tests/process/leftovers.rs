@@ -582,7 +582,7 @@ fn the_session_of_a_life_that_was_unregistered_alive_is_known_to_the_next_one_un
 }
 
 #[test]
-fn a_session_counts_until_the_end_of_its_life_is_heard_or_was_last_recorded() {
+fn a_session_counts_until_its_life_was_last_seen_or_last_recorded() {
     for is_heard in [true, false] {
         let mut world = running(forking());
         let pid = world.pid().unwrap();
@@ -604,6 +604,52 @@ fn a_session_counts_until_the_end_of_its_life_is_heard_or_was_last_recorded() {
             if is_heard { (ended, ended + Duration::from_secs(1)) } else { (Time::default(), recorded) };
         assert!((millis(least)..=millis(most)).contains(&session.until_ms), "{is_heard}: {session:?}");
     }
+}
+
+/// The agent sleeps for an hour, by SIGSTOP or with its host: the pids of what ended may be those of others by then.
+#[test]
+fn a_session_does_not_count_until_a_late_agent_hears_of_the_end_of_its_life() {
+    let mut world = running(forking());
+    let life = world.machine.life().unwrap().clone();
+    code_of(&mut world, OperationKind::Release);
+    let seen = world.now;
+    world.machine.see_alive(&life, seen);
+    world.kill_outside_unheard();
+    world.pass(Duration::from_secs(3600));
+
+    // An event that changes the record before the exit is heard of.
+    world.machine.handle(world.now, Event::Assigned { spec: spec(|_| {}), managed: false, registered_at: 1 });
+    world.machine.handle(world.now, Event::Exited { life: life.clone(), exit: None, alive_at: Some(seen) });
+    code_of(&mut world, OperationKind::Start);
+
+    let session = asked_sessions(&mut world).into_iter().find(|session| session.leader == life.pid).unwrap();
+    assert_eq!(session.until_ms, millis(seen));
+}
+
+#[test]
+fn a_session_counts_until_its_life_was_looked_for_not_until_the_answer_is_heard() {
+    let mut machine = Process::new("ns/p".parse().unwrap(), spec(|_| {}), 7);
+    let (asked, heard) = (Time::since_boot(Duration::from_secs(10)), Time::since_boot(Duration::from_secs(3610)));
+    machine.handle(asked, Event::Assigned { spec: spec(|_| {}), managed: false, registered_at: 1 });
+    let look = std::iter::from_fn(|| machine.poll_action()).find_map(|action| match action {
+        Action::Probe { ticket, .. } => Some(ticket),
+        _ => None,
+    });
+    let life = Incarnation { boot: BootId::from("b"), pid: 10, start_ticks: 5, pidfd_inode: None };
+
+    machine.handle(heard, Event::Probed { ticket: look.unwrap(), look: Probe::Running(life) });
+
+    assert_eq!(machine.sessions().iter().map(|session| session.until_ms).collect::<Vec<_>>(), [millis(asked)]);
+}
+
+#[test]
+fn the_session_of_a_start_command_counts_until_that_was_last_seen() {
+    let world = running(forking());
+    let launched = world.launches.last().unwrap().0;
+    let pid = world.pid().unwrap();
+    let command = world.machine.sessions().iter().copied().find(|session| session.leader != pid).unwrap();
+
+    assert!((millis(launched)..millis(world.now)).contains(&command.until_ms), "{command:?} {launched:?}");
 }
 
 #[test]

@@ -276,7 +276,7 @@ fn e8_a_run_that_cannot_be_recorded_is_tried_again_and_then_told_as_missed() {
         let ticket = actions.iter().find_map(run).expect("the run begins");
         machine.handle(now, Event::CommandBegun { ticket, command: command.clone() });
         let end = CommandExit { result: CommandResult::NoSlot, output: String::new() };
-        machine.handle(now, Event::CommandEnded { ticket, end });
+        machine.handle(now, Event::CommandEnded { ticket, end, alive_at: None });
     };
 
     machine.handle(at(60), Event::RunDue { planned: 60, since_boot: Some(at(60)) });

@@ -272,6 +272,9 @@ impl World {
     }
 
     fn feed(&mut self, event: Event) {
+        if let Some(life) = self.life.as_ref().filter(|life| self.watched.contains(life)) {
+            self.machine.see_alive(life, self.now);
+        }
         self.machine.handle(self.now, event);
         let reason = self.machine.reason();
         assert!(reason.is_empty() || reason.chinese().is_some(), "no Chinese for a reason: {reason}");
@@ -382,7 +385,7 @@ impl World {
                 if self.life.as_ref() == Some(&life) {
                     self.watched.push(life);
                 } else {
-                    self.tell(0, Event::Exited { life, exit: None });
+                    self.tell(0, Event::Exited { life, exit: None, alive_at: None });
                 }
             }
             Action::Signal(life, signal) => {
@@ -542,7 +545,8 @@ impl World {
             }
             if self.watched.contains(life) {
                 self.watched.retain(|watched| watched != life);
-                self.tell(0, Event::Exited { life: life.clone(), exit });
+                let alive_at = Some(self.now);
+                self.tell(0, Event::Exited { life: life.clone(), exit, alive_at });
             }
         }
     }

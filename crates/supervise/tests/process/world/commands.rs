@@ -34,7 +34,7 @@ impl World {
         let agent = self.agent;
         if self.habits.no_slot && operation.is_none() {
             let end = CommandExit { result: CommandResult::NoSlot, output: String::new() };
-            return self.tell(SLOT_PATIENCE_MS, Event::CommandEnded { ticket, end });
+            return self.tell(SLOT_PATIENCE_MS, Event::CommandEnded { ticket, end, alive_at: None });
         }
         let life = self.next_life();
         self.commands.push(Command { life: life.clone(), kind, agent, ticket, operation, timeout, proceeds: false });
@@ -129,7 +129,8 @@ impl World {
             self.launch_commands -= 1;
         }
         let end = CommandExit { result, output: String::new() };
-        self.tell(1, Event::CommandEnded { ticket, end });
+        let alive_at = Some(self.now);
+        self.tell(1, Event::CommandEnded { ticket, end, alive_at });
     }
 
     /// Nobody waits for its end any more.
@@ -150,7 +151,7 @@ impl World {
                 (known.agent, known.ticket) = (agent, ticket);
                 self.rejoined.insert((agent, ticket));
             }
-            None => self.tell(0, Event::CommandEnded { ticket, end: lost() }),
+            None => self.tell(0, Event::CommandEnded { ticket, end: lost(), alive_at: None }),
         }
     }
 
@@ -160,7 +161,8 @@ impl World {
         let Command { agent, ticket, .. } = self.commands.remove(index);
         let is_rejoined = self.rejoined.contains(&(agent, ticket));
         let end = if is_rejoined { lost() } else { end_of(exit) };
-        self.later(0, Due::ToMachine { agent, event: Event::CommandEnded { ticket, end } });
+        let alive_at = Some(self.now);
+        self.later(0, Due::ToMachine { agent, event: Event::CommandEnded { ticket, end, alive_at } });
     }
 
     pub(super) fn worked(&mut self, pid: i32) {
