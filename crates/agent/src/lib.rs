@@ -141,6 +141,8 @@ pub enum AgentError {
     Thread { source: std::io::Error },
     #[error("the driver exited: a restart resumes supervision")]
     DriverEnded,
+    #[error("the watchdog exited: a restart resumes supervision")]
+    WatchdogEnded,
     #[error("the driver has made no progress for {} s: exiting so that a restart can resume supervision", watchdog::STALL_MAX.as_secs())]
     DriverStalled,
     #[error("cannot take control of the host")]
@@ -190,7 +192,7 @@ pub async fn run(options: Options, tasks: Tasks) -> Result<AgentExit, AgentError
     // Supervision does not wait for the server, nor for the enrolment.
     // It writes the ledger on its own thread.
     tasks.spawn_on_thread("driver", driven).map_err(|source| AgentError::Thread { source })?;
-    let watchdog = watchdog::Watchdog::start(inbox.clone(), turns.clone(), &tasks);
+    let watchdog = watchdog::Watchdog::start(inbox.clone(), turns.clone(), tasks.shutdown(), options.is_program);
     let mut watchdog = watchdog.map_err(|source| AgentError::Thread { source })?;
 
     let tracking = host.tracking().detail.clone();
