@@ -631,9 +631,9 @@ fn a_session_counts_until_its_life_was_looked_for_not_until_the_answer_is_heard(
     let mut machine = Process::new("ns/p".parse().unwrap(), spec(|_| {}), 7);
     let (asked, heard) = (Time::since_boot(Duration::from_secs(10)), Time::since_boot(Duration::from_secs(3610)));
     machine.handle(asked, Event::Assigned { spec: spec(|_| {}), managed: false, registered_at: 1 });
-    let look = std::iter::from_fn(|| machine.poll_action()).find_map(|action| match action {
-        Action::Probe { ticket, .. } => Some(ticket),
-        _ => None,
+    let look = std::iter::from_fn(|| machine.poll_action()).find_map(|action| {
+        let Action::Probe { ticket, .. } = action else { return None };
+        Some(ticket)
     });
     let life = Incarnation { boot: BootId::from("b"), pid: 10, start_ticks: 5, pidfd_inode: None };
 
