@@ -350,3 +350,28 @@ async fn a_life_that_is_not_in_its_leaf_is_measured_by_descent() {
     sample_of_busy(&mut sampler, &life, numbers(&busy)[0], begin + Duration::from_secs(4)).await;
     world.host.kill_tree(&life).await.unwrap();
 }
+
+#[tokio::test]
+async fn an_orphan_in_the_session_of_a_life_counts() {
+    for method in METHODS {
+        let world = World::with_tracking(method);
+        let leaf = Leaf::of("test:orphan");
+        let (orphan, child) = (world.path("orphan.pid"), world.path("child.pid"));
+        let forks = |path: &std::path::Path| format!("sleep 1000 & echo $! > {}", path.display());
+        let script = format!("({})\n{}\nwait", forks(&orphan), forks(&child));
+        let life = started(&world, &leaf, &script).await;
+        let us = i32::try_from(std::process::id()).ok();
+        let is_orphan = || numbers(&orphan).first().and_then(|pid| stat(*pid)).map(|stat| stat.1) == us;
+        eventually("its parent has ended", || orphan.exists() && !numbers(&child).is_empty() && is_orphan()).await;
+        let descriptors = |pid: i32| std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+        let of_orphan = u64::try_from(descriptors(numbers(&orphan)[0])).unwrap();
+        let mut sampler = world.host.sampler();
+        assert!(of_orphan > 0 && sampler.track(&life, Some(&leaf)));
+
+        let sample = sampler.sample_with_descriptors(&life, world.host.now()).unwrap();
+
+        let own = u64::try_from(descriptors(life.pid) + descriptors(numbers(&child)[0])).unwrap();
+        assert_eq!(sample.fds, Some(own + of_orphan), "{method:?}");
+        end(&world, &life, &leaf).await;
+    }
+}

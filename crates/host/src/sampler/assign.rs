@@ -20,6 +20,7 @@ use crate::tree::ProcessRef;
 struct Found {
     member: ProcessRef,
     parent: i32,
+    session: i32,
 }
 
 impl Sampler {
@@ -87,13 +88,13 @@ impl Sampler {
                 continue;
             }
             let member = ProcessRef { pid, start_ticks: stat.start_ticks };
-            found.insert(pid, Found { member, parent: stat.parent });
+            found.insert(pid, Found { member, parent: stat.parent, session: stat.session });
             children.entry(stat.parent).or_default().push(pid);
         }
 
         let mut next: Vec<Found> =
             found.values().filter(|found| self.owners.contains_key(&found.parent)).copied().collect();
-        while let Some(Found { member, parent }) = next.pop() {
+        while let Some(Found { member, parent, .. }) = next.pop() {
             if let Some(owner) = self.owners.get(&parent).copied()
                 && self.is_current(parent)
                 && self.adopt(owner, member)
@@ -103,6 +104,7 @@ impl Sampler {
                 next.extend(below.filter_map(|pid| found.get(pid)).copied());
             }
         }
+        self.assign_by_session(&mut found);
         if self.by_leaf.is_empty() {
             return;
         }
@@ -111,6 +113,18 @@ impl Sampler {
             let owner = groups.leaf_of(member.pid).and_then(|leaf| self.by_leaf.get(&leaf).copied());
             if let Some(owner) = owner {
                 self.adopt(owner, member);
+            }
+        }
+    }
+
+    /// Orphans descend from nobody any more, but stay in the session of a life that leads one. With a leaf they are
+    /// known by that.
+    fn assign_by_session(&mut self, found: &mut HashMap<i32, Found>) {
+        let is_led = |life: &i32| self.lives.get(life).is_some_and(|tracked| tracked.counted.is_none());
+        let orphans: Vec<Found> = found.values().filter(|found| is_led(&found.session)).copied().collect();
+        for Found { member, session, .. } in orphans {
+            if self.is_current(session) && self.adopt(session, member) {
+                found.remove(&member.pid);
             }
         }
     }
