@@ -17,8 +17,9 @@ use super::execute::ended_by;
 const OPERATIONS_MAX: usize = 64;
 const SUPERVISION_MAX: usize = 64;
 const QUESTIONS_MAX: usize = 16;
-/// How long a command keeps its slot at most: most starts and stops are done by then.
-const SLOT_HOLD_MAX: Duration = Duration::from_millis(100);
+/// How long a command keeps its slot at most: long enough to pace starts, short enough for 64 slots not to limit a
+/// burst of commands that are the process itself.
+const SLOT_HOLD_MAX: Duration = Duration::from_millis(25);
 /// How long supervision and questions wait; they come again.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(runs.join_all().await.len(), 10_000);
 
         assert_eq!(most.load(Ordering::Relaxed), DOCUMENTED);
-        // 9,000 runs of 50 ms and 1,000 that hold a slot for 100 ms, 64 at a time, and a minute for the last.
+        // 9,000 runs of 50 ms and 1,000 that hold a slot for 25 ms, 64 at a time, and a minute for the last.
         let took = begun.elapsed();
         assert!(took < Duration::from_secs(60 + 10), "long runs held up the others: {took:?}");
     }
