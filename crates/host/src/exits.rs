@@ -39,7 +39,8 @@ pub struct ExitWatcher<K> {
 
 #[derive(Debug)]
 struct WatchTable<K> {
-    by_number: HashMap<u64, WatchEntry<K>>,
+    /// In boxes: a half of the table is empty.
+    by_number: HashMap<u64, Box<WatchEntry<K>>>,
     number_of: HashMap<K, u64>,
     numbers: u64,
     /// When all that were watched had not exited.
@@ -104,7 +105,8 @@ impl<K: Clone + Eq + Hash> ExitWatcher<K> {
         }
         watched.number_of.insert(name.clone(), number);
         let watched_at = wall_clock::since_boot();
-        watched.by_number.insert(number, WatchEntry { name, life, fd, watch, seen_at, watched_at });
+        let entry = WatchEntry { name, life, fd, watch, seen_at, watched_at };
+        watched.by_number.insert(number, Box::new(entry));
         Ok(())
     }
 
@@ -157,7 +159,7 @@ impl<K: Clone + Eq + Hash> ExitWatcher<K> {
         let mut watched = self.watched.lock();
         let now = wall_clock::since_boot();
         let Ok((events, _)) = epoll::wait(&self.epoll, &mut buffer, Some(&NO_WAIT)) else { return Vec::new() };
-        let over: Vec<WatchEntry<K>> =
+        let over: Vec<Box<WatchEntry<K>>> =
             events.iter().filter_map(|event| watched.by_number.remove(&event.data.u64())).collect();
         for one in &over {
             watched.number_of.remove(&one.name);
@@ -166,9 +168,9 @@ impl<K: Clone + Eq + Hash> ExitWatcher<K> {
         if events.len() < CROWD {
             watched.quiet_at = now;
         }
-        let exited = |entry: WatchEntry<K>| {
+        let exited = |entry: Box<WatchEntry<K>>| {
             let alive_at = entry.alive_at(quiet_at);
-            let WatchEntry { name, life, fd, watch, .. } = entry;
+            let WatchEntry { name, life, fd, watch, .. } = *entry;
             Exited { name, life, alive_at, fd, _watch: watch }
         };
         over.into_iter().map(exited).collect()

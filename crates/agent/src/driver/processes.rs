@@ -30,8 +30,8 @@ pub(super) struct Processes {
     by_key: HashMap<ProcessKey, Box<Process>>,
     /// Of processes that have several.
     instances: HashMap<ProcessKey, BTreeSet<ProcessKey>>,
-    /// Whose life has that pid.
-    by_pid: HashMap<i32, BTreeSet<ProcessKey>>,
+    /// Whose life has that pid: nearly always one.
+    by_pid: HashMap<i32, Vec<ProcessKey>>,
 }
 
 impl Processes {
@@ -108,13 +108,17 @@ impl Processes {
         if let Some(pid) = before
             && let Some(keys) = self.by_pid.get_mut(&pid)
         {
-            keys.remove(key);
+            keys.retain(|other| other != key);
             if keys.is_empty() {
                 self.by_pid.remove(&pid);
             }
         }
         if let Some(pid) = after {
-            self.by_pid.entry(pid).or_default().insert(key.clone());
+            let keys = self.by_pid.entry(pid).or_default();
+            if !keys.contains(key) {
+                keys.reserve_exact(1);
+                keys.push(key.clone());
+            }
         }
     }
 
