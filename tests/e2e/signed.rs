@@ -130,8 +130,9 @@ async fn carry(shared: &Shared, mode: Mode, mut near: TcpStream) -> Option<()> {
         let hello = near.next().await?.ok()?;
         near.send(welcome(shared, mode, &hello)).await.ok()?;
         near.send(command(shared)).await.ok()?;
+        while let Some(Ok(_)) = near.next().await {}
+        // The agent has ended the connection, so it has read the command.
         shared.forged.fetch_add(1, Ordering::SeqCst);
-        while near.next().await?.is_ok() {}
         return None;
     }
     let identity = |name: &str| std::fs::read_to_string(shared.state_dir.join("identity").join(name)).unwrap();
@@ -140,24 +141,31 @@ async fn carry(shared: &Shared, mode: Mode, mut near: TcpStream) -> Option<()> {
     let far = TcpStream::connect(("127.0.0.1", shared.to)).await.ok()?;
     let far = TlsConnector::from(Arc::new(config)).connect(proctor_pki::server_name(), far).await.ok()?;
     let mut far = framed(far, AgentCodec::new());
-    let mut is_welcome = true;
-    loop {
-        tokio::select! {
-            said = near.next() => far.send(said?.ok()?).await.ok()?,
-            said = far.next() => {
-                let said = said?.ok()?;
-                if let FromServer::Welcome { proof: Some(proof), .. } = &said {
-                    *shared.signer_der.lock() = proof.signer_der.clone();
-                }
-                let said = if mode == Mode::Changes { changed(shared, said) } else { said };
-                near.send(said).await.ok()?;
-                if mode == Mode::Adds && std::mem::take(&mut is_welcome) {
-                    near.send(command(shared)).await.ok()?;
-                    shared.forged.fetch_add(1, Ordering::SeqCst);
+    let mut has_added = false;
+    let ended: Option<()> = async {
+        loop {
+            tokio::select! {
+                said = near.next() => far.send(said?.ok()?).await.ok()?,
+                said = far.next() => {
+                    let said = said?.ok()?;
+                    if let FromServer::Welcome { proof: Some(proof), .. } = &said {
+                        *shared.signer_der.lock() = proof.signer_der.clone();
+                    }
+                    let said = if mode == Mode::Changes { changed(shared, said) } else { said };
+                    near.send(said).await.ok()?;
+                    if mode == Mode::Adds && !std::mem::replace(&mut has_added, true) {
+                        near.send(command(shared)).await.ok()?;
+                    }
                 }
             }
         }
     }
+    .await;
+    // The agent has ended the connection, so it has read the command.
+    if has_added {
+        shared.forged.fetch_add(1, Ordering::SeqCst);
+    }
+    ended
 }
 
 fn command(shared: &Shared) -> FromServer {

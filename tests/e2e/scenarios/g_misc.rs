@@ -95,11 +95,12 @@ async fn g3_restarts_for_illness_stay_inside_the_retry_limits() {
 
     scene.until_released().await;
     assert_eq!(scene.subject.starts(), 4, "one start and three retries");
-    // The first retry is at once; an illness takes two seconds to show, so the interval makes the others wait.
+    // The first retry is at once, a second after the start; the interval makes the others wait. A start on a busy machine
+    // reads its time late, so the wait after it looks shorter than it was.
     let times = fs::read_to_string(scene.path("times")).unwrap();
     let times: Vec<u64> = times.lines().map(|line| line.parse().unwrap()).collect();
     let waits: Vec<Duration> = times.windows(2).map(|pair| Duration::from_nanos(pair[1] - pair[0])).collect();
-    assert!(waits[1..].iter().all(|wait| *wait >= Duration::from_secs(4)), "{waits:?}");
+    assert!(waits[1..].iter().all(|wait| *wait >= Duration::from_secs(3)), "{waits:?}");
     assert_eq!(scene.events("cancel_restart").await.len(), 1);
     scene.zero_list(0).await;
 }
