@@ -1,5 +1,5 @@
-//! What questions about a whole fleet cost: `fleet_cost [processes] [hosts] [directory]`, 100,000 processes on 15,000
-//! hosts in a temporary directory unless told. Prints medians of the wall time.
+//! Benchmarks queries over a whole fleet: `fleet_cost [processes] [hosts] [directory]`; by default 100,000
+//! processes on 15,000 hosts in a temporary directory. Prints median wall times.
 
 #![allow(clippy::unwrap_used, reason = "a measurement may end as soon as something is odd")]
 

@@ -1,8 +1,7 @@
-//! What tasks cost: `task_cost [targets] [directory]`, 30,000 in a temporary directory unless told.
+//! Benchmarks tasks: `task_cost [targets] [directory]`; by default 30,000 targets in a temporary directory.
 //!
-//! Prints medians of the wall time of calls and of the CPU time of this program during them, beside
-//! what SQLite needs for the same bytes in a bare table of a second file, with the same durability:
-//! one transaction, one wait for the disk.
+//! Prints the median wall time of each call and this program's CPU time during it, next to what SQLite needs for
+//! the same bytes in a plain table of a second file with the same durability: one transaction, one sync.
 
 #![allow(clippy::unwrap_used, reason = "a measurement may end as soon as something is odd")]
 
@@ -71,7 +70,7 @@ async fn writes(store: &SqliteStore, directory: &Path, count: usize) {
 
 async fn create(store: &SqliteStore, targets: &[Target], item: TaskItem) -> Cost {
     let task = task(targets, item);
-    // After a large write the store copies its log; the next write waits for that.
+    // After a large write the store checkpoints its log; the next write waits for that.
     store.secret_or_insert("settled", Vec::new()).await.unwrap();
     let begun = Clock::start();
     store.create_task(task).await.unwrap();
@@ -159,7 +158,7 @@ impl Clock {
     }
 }
 
-/// Of all threads that are alive, by the scheduler's count in nanoseconds.
+/// Of all live threads, in nanoseconds, as the scheduler accounts it.
 fn cpu_time() -> Duration {
     let threads = std::fs::read_dir("/proc/self/task").unwrap();
     let nanos = threads.filter_map(|thread| {
@@ -187,7 +186,7 @@ fn bare_file(path: &Path) -> Connection {
     connection
 }
 
-/// The time of one transaction with the chunks and so many rows of so many bytes.
+/// The time of one transaction with the chunks and this many rows of this many bytes.
 fn raw_write(connection: &Connection, chunks: &[String], rows: usize, row_bytes: usize) -> Cost {
     let row = "r".repeat(row_bytes);
     let begun = Clock::start();
@@ -205,7 +204,7 @@ fn raw_write(connection: &Connection, chunks: &[String], rows: usize, row_bytes:
     time
 }
 
-/// What a registration is in its row and in the index of its row: key and hash, key again.
+/// What a registration takes in its row and its index: key and hash, and the key again.
 fn registration_bytes() -> usize {
     let key = "web/new-0".len();
     key + 64 + 4 * 8 + key + 8
@@ -257,7 +256,7 @@ fn targets(count: usize) -> Vec<Target> {
     (0..count).map(target).collect()
 }
 
-/// In no order, as ids of agents are.
+/// Unordered, like agent ids.
 fn agent(number: usize) -> AgentId {
     let digest = blake3::hash(&number.to_le_bytes());
     AgentId::from_uuid(Uuid::from_slice(&digest.as_bytes()[..16]).unwrap())
