@@ -196,7 +196,7 @@ pub(super) fn is_revoked(connection: &Connection, key_fingerprint: &str) -> Trie
 /// Processes removed per step, with their revisions: a few milliseconds of the writer.
 const SLICE_ROWS: u32 = 200;
 
-/// The address of a row whose removal has begun.
+/// Matches the rows whose removal has begun.
 pub(super) const IS_REMOVED: &str = "agent IS NULL AND fingerprint = 'removed ' || id";
 
 /// The first step of a removal: the host has no agent, no key opens it, and it has no address, so that whoever
