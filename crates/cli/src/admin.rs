@@ -19,8 +19,8 @@ enum Backend {
 }
 
 impl Backend {
-    /// A data directory that is given goes first, then a server or profile that is given, then the
-    /// usual data directory if a server has been there, and at last the usual profile.
+    /// In this order: a data directory that was given, a server or profile that was given, the default data
+    /// directory if a server has used it, and finally the default profile.
     fn find(StoreArgs { data_dir, migrate }: StoreArgs, connection: &Connection) -> Result<Self> {
         if let Some(dir) = data_dir {
             return Ok(Self::Store { dir, migrate });

@@ -44,7 +44,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// Which server, and who we are to it. What is not given comes from the profile.
+/// Which server to call, and as whom. What is not given comes from the profile.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct Connection {
@@ -479,7 +479,7 @@ pub(crate) struct GroupGetArgs {
 }
 
 impl Command {
-    /// The commands that serve until they are told to stop.
+    /// Commands that run until they are told to stop.
     pub(crate) fn is_service(&self) -> bool {
         matches!(self, Self::Dev(_) | Self::Server(_) | Self::Relay(_))
     }

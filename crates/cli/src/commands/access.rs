@@ -16,7 +16,7 @@ use super::{CommandEnd, Session};
 use crate::args::{AppArgs, GrantsArgs, StoreArgs, parse_duration};
 use crate::output::{self, CellStyle, TextTable, moment, or_dash, plain, yes_no};
 
-/// More than the server takes.
+/// More than the server accepts.
 const PASSWORD_BYTES_MAX: u64 = 64 * 1024;
 
 #[derive(Debug, Subcommand)]
@@ -225,7 +225,7 @@ fn grant_table(grants: &[GrantView]) -> TextTable {
     table
 }
 
-/// Every command but those that also work beside a server.
+/// Every command except those that also work on a local store.
 pub(super) async fn app(session: &Session, command: AppCommand) -> Result<CommandEnd> {
     match command {
         AppCommand::List => {
@@ -286,7 +286,7 @@ async fn set_password(session: &Session, name: &str, password: Option<String>) -
     Ok(CommandEnd::Success)
 }
 
-/// Never an argument: those are seen in lists of processes and in the shell's history.
+/// Never an argument: those are visible in process lists and in the shell's history.
 fn read_password() -> Result<String> {
     if std::io::stdin().is_terminal() {
         return rpassword::prompt_password("New password: ").context("cannot read the password from the terminal");

@@ -35,7 +35,7 @@ pub(super) async fn show(session: &Session, host: &str) -> Result<CommandEnd> {
     Ok(CommandEnd::Success)
 }
 
-/// One fact a line; what is not known is `-`.
+/// One fact per line; `-` if unknown.
 fn described(host: &HostView, now: i64) -> String {
     let (presence, _) = presence(host);
     let facts = &host.facts;

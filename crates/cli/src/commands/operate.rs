@@ -68,7 +68,7 @@ pub(super) fn print_task(session: &Session, whole: &WholeTask) -> Result<Command
     Ok(CommandEnd::success_if(task.failed == 0))
 }
 
-/// The output of a failed command, where the row does not show all of it.
+/// The output of a failed command, if the row does not show all of it.
 fn has_hidden_output(target: &TargetRow) -> bool {
     let shown = one_line(&target.told.message);
     target.code != 0 && !target.output.trim().is_empty() && !shown.contains(target.output.trim())

@@ -1,4 +1,4 @@
-//! What the server knows of agents and processes.
+//! Checks of agents and processes.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,11 +7,11 @@ use proctor_client::{Client, ClientError, HostQuery, HostView, LIMIT_MAX, Proces
 
 use super::{CLOCK_FAIL_SECS, CLOCK_WARN_SECS, Check, DAY_SECS};
 
-/// Of what is wrong, so many are named.
+/// Number of problems that are listed by name.
 const NAMED_MAX: usize = 5;
-/// Agents renew their certificates long before this is left of them.
+/// Agents renew their certificates long before this is left.
 const AGENT_CERTIFICATE_WARN_DAYS: i64 = 2;
-/// What an agent says of a process that the owner of its host forbids.
+/// What an agent reports for a process that its host policy forbids.
 const BY_POLICY: &str = "refused by the host's policy";
 
 pub(super) async fn all(client: &Client, now: i64, checks: &mut Vec<Check>) {
@@ -46,12 +46,12 @@ pub(super) async fn all(client: &Client, now: i64, checks: &mut Vec<Check>) {
     }
 }
 
-/// A host in maintenance raises no alarms, and one that is not let in yet cannot be connected.
+/// A host in maintenance raises no alarms, and one that is not approved yet cannot connect.
 fn is_watched(host: &HostView) -> bool {
     host.cordon.is_none() && !host.awaits_approval
 }
 
-/// Hosts that are not looked at; None where there are none.
+/// Hosts that are not checked; None if there are none.
 fn maintenance(hosts: &[HostView]) -> Option<Check> {
     let of = |is_meant: fn(&&HostView) -> bool| -> Vec<&str> {
         hosts.iter().filter(is_meant).map(|host| host.host.as_str()).collect()
@@ -89,7 +89,7 @@ fn agents(hosts: &[HostView]) -> Check {
     }
 }
 
-/// Areas that are cut off; None where none is.
+/// Unreachable areas; None if there are none.
 fn relays(hosts: &[HostView]) -> Option<Check> {
     let mut areas: BTreeMap<u32, usize> = BTreeMap::new();
     for host in hosts.iter().filter(|host| host.unreachable) {
@@ -144,7 +144,7 @@ fn certificates(hosts: &[HostView], now: i64) -> Check {
     Check::warn(CHECK, format!("end soon: {}", named(&ending)), advice)
 }
 
-/// None where no agent tells.
+/// None if no agent reports it.
 fn policies(hosts: &[HostView]) -> Option<Check> {
     let told: Vec<&str> = hosts.iter().filter_map(|host| host.facts.policy.as_deref()).collect();
     let with = told.iter().filter(|policy| !policy.is_empty()).count();

@@ -16,17 +16,18 @@ use super::hosts::mebibytes;
 use super::{CommandEnd, Session};
 use crate::output::{self, CellStyle, TextTable, plain};
 
-/// Beyond this, times of events and tasks confuse people.
+/// Beyond this, times of events and tasks become confusing.
 const CLOCK_WARN_SECS: i64 = 30;
 /// Beyond this, signed requests are refused.
 const CLOCK_FAIL_SECS: i64 = 300;
 const DAY_SECS: i64 = 24 * 3600;
-/// Tables that are named with their size.
+/// Number of tables that are listed with their size.
 const LARGEST_TABLES: usize = 5;
-/// With less than this left for the store, somebody should look; with less than that, a busy fleet fills it in hours.
+/// With less than the first left for the store, somebody should look; with less than the second, a busy fleet fills
+/// it in hours.
 const FREE_WARN_BYTES: u64 = 1024 * 1024 * 1024;
 const FREE_FAIL_BYTES: u64 = 128 * 1024 * 1024;
-/// Time enough to get a new certificate.
+/// Enough time to get a new certificate.
 const CERTIFICATE_WARN_DAYS: i64 = 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -35,7 +36,7 @@ enum State {
     Ok,
     Warn,
     Fail,
-    /// Could not be looked at.
+    /// Could not be checked.
     Unchecked,
 }
 
@@ -97,7 +98,7 @@ fn table(checks: &[Check]) -> TextTable {
     table
 }
 
-/// Each check is only made where those before it found something to ask.
+/// Each check runs only if those before it found something to check.
 async fn all(client: &Client, checks: &mut Vec<Check>) {
     let now = clock::unix_millis() / 1000;
     let health = match client.health().await {
@@ -182,7 +183,7 @@ fn rights(who: &Who) -> Check {
     Check::ok("rights", told.collect::<Vec<_>>().join("; "))
 }
 
-/// Of the HTTP side. Its name and its issuer were verified, or there would be no answer.
+/// Of the HTTP side. Its name and issuer were verified, or there would be no answer.
 fn certificate(server: &str, shown: Option<&[u8]>, now: i64) -> Check {
     const CHECK: &str = "server certificate";
     if server.starts_with("http:") {
