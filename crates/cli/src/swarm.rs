@@ -23,7 +23,7 @@ use crate::serve::StopSignal;
 
 const PROGRESS_PERIOD: Duration = Duration::from_secs(5);
 const END_MAX: Duration = Duration::from_secs(10);
-/// Hosts in one registration: a call that an ordinary server answers in well under a second.
+/// Hosts per registration: a call that an ordinary server answers in well under a second.
 const HOSTS_PER_CALL: usize = 5000;
 /// Descriptors besides those of the agents' connections.
 const DESCRIPTORS_SPARE: u64 = 64;

@@ -1,4 +1,4 @@
-//! `proctor usage`: what a process used on a host, as lines of bars.
+//! `proctor usage`: a process's resource use on a host, as bar charts.
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -9,10 +9,10 @@ use super::{CommandEnd, Session};
 use crate::args::parse_process;
 use crate::output::{self, moment};
 
-/// Columns of a line of bars.
+/// Columns of a bar chart.
 const COLUMNS: usize = 60;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Restarts that are named; more are counted.
+/// Restarts that are listed; the rest is counted.
 const RESTARTS_NAMED_MAX: usize = 5;
 
 #[derive(Debug, Args)]
@@ -87,7 +87,7 @@ fn told(usage: &UsageView) -> String {
 /// The average and the maximum of a point.
 type Values = fn(&UsagePointView) -> (f64, f64);
 
-/// The highest average of each column, against the highest of all; nothing where nothing was recorded.
+/// The highest average of each column, relative to the highest of all; blank if nothing was recorded.
 fn bars(points: &[UsagePointView], begin: i64, seconds: i64, values: Values) -> String {
     let mut columns: [Option<f64>; COLUMNS] = [None; COLUMNS];
     for point in points {
