@@ -10,9 +10,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Entry, Sender, entries};
 
-/// Of the JSON form. Room for the output of a command that failed.
+/// Of the JSON form. Enough for the output of a failed command.
 pub const PHRASE_BYTES_MAX: usize = 64 * 1024;
-/// Phrases inside phrases: the lines of 256 instances, two by two, with what each says.
+/// Nesting of phrases: the lines of 256 instances, two by two, each with its own message.
 const DEPTH_MAX: usize = 16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,8 +34,8 @@ impl Phrase {
         Self { entry, args }
     }
 
-    /// None for an id that is not known here or not for this sender, for other arguments than the entry has, and for
-    /// what is too long.
+    /// None if the id is unknown here or not for this sender, if the arguments are not those of the entry, and if
+    /// it is too long.
     pub fn from_json(json: &str, sender: Sender) -> Option<Self> {
         if json.is_empty() || json.len() > PHRASE_BYTES_MAX {
             return None;
@@ -64,7 +64,7 @@ impl Phrase {
         self.entry.args.iter().zip(&self.args).map(|(name, arg)| ((*name).to_owned(), value(arg))).collect()
     }
 
-    /// In the words of this version.
+    /// In the wording of this version.
     pub fn english(&self) -> String {
         self.told(|entry| entry.english)
     }
@@ -136,7 +136,7 @@ impl Serialize for Args<'_> {
     }
 }
 
-/// As it came, before anybody has looked at the catalogue.
+/// As received, before it is checked against the catalogue.
 #[derive(Deserialize)]
 struct Unchecked {
     id: String,
@@ -171,7 +171,7 @@ impl Unchecked {
     }
 }
 
-/// From a file of ours, or none where this version does not know it: for `deserialize_with`.
+/// From one of our files, or None if this version does not know it: for `deserialize_with`.
 pub fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Phrase>, D::Error> {
     let unchecked = Option::<Unchecked>::deserialize(deserializer)?;
     Ok(unchecked.and_then(|unchecked| unchecked.checked(Sender::Server, DEPTH_MAX)))

@@ -1,4 +1,4 @@
-//! What the server says of the fleet: what somebody should look at, and why something stopped or did not arrive.
+//! What the server says about the fleet: what needs attention, and why something stopped or did not arrive.
 
 super::catalogue! { Server:
     host_agent_away() = "the agent is not connected" | "Agent 未连接";
@@ -37,7 +37,7 @@ super::catalogue! { Server:
     webhook_address_unusable(problem: message) = "its address cannot be used: {problem}" | "其地址不可用：{problem}";
     webhook_not_read(error: text) = "the server cannot read the webhook: {error}" | "服务端无法读取该 Webhook：{error}";
 
-    // Why a step of a rotation of the certificate authority is not taken.
+    // Why a step of an authority rotation is refused.
     rotation_under_way() =
         "a rotation is under way already: finish or abort it first" |
         "证书颁发机构轮换正在进行，请先完成或中止";

@@ -1,4 +1,4 @@
-//! What became of an operation on one target, and why a process is not there.
+//! The result of an operation on one target, and why a process is not running.
 
 super::catalogue! { Agent:
     // How an operation ended.

@@ -1,4 +1,4 @@
-//! Why a request as a whole was refused.
+//! Why a whole request was refused.
 
 super::catalogue! { Server:
     // Who asks.

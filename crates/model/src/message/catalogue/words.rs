@@ -1,4 +1,4 @@
-//! Words that stand in sentences. They are no sentences of their own.
+//! Words and phrases that are inserted into messages. They are not messages of their own.
 
 super::catalogue! { Agent:
     null() = "null" | "null";
@@ -30,7 +30,7 @@ super::catalogue! { Agent:
     app_for_user(app: text, user: text) = "app {app} for user {user}" | "应用 {app}（用户 {user}）";
     everything() = "everything" | "所有资源";
     anything() = "anything" | "任何资源";
-    /// Hosts, or what else has a name.
+    /// Hosts, or anything else that has a name.
     named(names: text) = "{names}" | "{names}";
     concurrent_requests() = "concurrent requests" | "并发请求";
     waiting_requests() = "requests that wait for events" | "等待事件的请求";
