@@ -1,4 +1,4 @@
-//! What can go wrong with keys, certificates and tokens.
+//! Errors of keys, certificates and tokens.
 
 use proctor_model::FieldError;
 
