@@ -1,4 +1,4 @@
-//! What a peer asks for, read from its first words and given back: an enrolment passes on as it came.
+//! What a peer asks for, read from its ClientHello, which is then put back: an enrolment is forwarded unchanged.
 
 use std::io;
 use std::pin::Pin;
@@ -8,10 +8,10 @@ use bytes::{Buf, Bytes};
 use rustls::server::Acceptor;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-/// A ClientHello of ours has some hundred bytes.
+/// Our ClientHello has a few hundred bytes.
 const HELLO_BYTES_MAX: usize = 16 * 1024;
 
-/// A stream whose first bytes were read already.
+/// A stream whose first bytes were already read.
 #[derive(Debug)]
 pub(crate) struct Rewound<S> {
     first: Bytes,

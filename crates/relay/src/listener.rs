@@ -1,9 +1,9 @@
-//! Where agents connect: sessions, which end here and go on as streams, and enrolments, which pass through.
+//! Where agents connect: sessions, which end here and continue as streams, and enrolments, which pass through.
 //!
-//! Promised: without a connection to the server nobody is let in, so that agents try another relay at once; peers that
-//! stall in their handshake keep nobody off; the key of one agent has a few connections and no more; an enrolment is protected up to
-//! the server, and a relay sees neither the token nor what comes of it. What passes through is nothing but enrolments,
-//! a few from one network, each short. Absent: which agents may come; the server says so.
+//! Promised: without a connection to the server nobody is let in, so that agents try another relay at once; peers
+//! that stall in their handshake keep nobody out; one agent key has only a few connections; an enrolment is
+//! protected up to the server, and a relay sees neither the token nor the result. Nothing but enrolments passes
+//! through, a few per network, each short. Absent: which agents may connect; the server decides.
 
 use std::io;
 use std::net::SocketAddr;
@@ -30,12 +30,12 @@ use crate::{Options, RelayError};
 
 /// For the handshake.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
-/// From an agent's handshake to its welcome: less than an agent waits. A server that is busy gets all of that time: an
+/// From an agent's handshake to its welcome: less than an agent waits. A busy server gets all of that time: an
 /// agent that is cut off greets again, and costs it more.
 const WELCOME_LIMIT: Duration = Duration::from_secs(9);
-/// Connections of one key: an agent may come back while the old ones are not gone yet.
+/// Connections per key: an agent may come back before its old ones are gone.
 const OF_KEY_MAX: usize = 4;
-/// How long an enrolment may take, and how long it may be silent; and how long each address of the server is tried.
+/// How long an enrolment may take, how long it may be silent, and how long each address of the server is tried.
 const ENROLMENT_LIMIT: Duration = Duration::from_secs(20);
 const ENROLMENT_SILENCE_MAX: Duration = Duration::from_secs(5);
 const SERVER_CONNECT_LIMIT: Duration = Duration::from_secs(3);
@@ -81,7 +81,7 @@ async fn accept(listener: TcpListener, door: Arc<Door>, tasks: Tasks) {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of descriptors, mostly: the sessions that are there live on.
+                // Usually out of descriptors: existing sessions live on.
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(backoff.next_wait()).await;
                 continue;
@@ -114,14 +114,14 @@ async fn accept(listener: TcpListener, door: Arc<Door>, tasks: Tasks) {
     }
 }
 
-/// What a peer wants here.
+/// What a peer wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     Session,
     Enrolment,
 }
 
-/// One protocol, and no others beside it: the server must not choose another one behind our back.
+/// Exactly one protocol: the server must not choose another one behind our back.
 fn wanted(names: &[Vec<u8>]) -> Option<Wanted> {
     let [name] = names else { return None };
     match name.as_slice() {
@@ -131,10 +131,10 @@ fn wanted(names: &[Vec<u8>]) -> Option<Wanted> {
     }
 }
 
-/// What the peer asks for decides where it goes; what takes longer than a greeting gets a task of its own.
+/// Dispatches by what the peer asks for; what takes longer than a greeting gets a task of its own.
 async fn greet(stream: TcpStream, peer: SocketAddr, door: Arc<Door>, tasks: Tasks) {
     let _ = prepare_link(&stream);
-    // While the way to the server is blocked an agent is answered unasked: only this tells that its host is gone.
+    // While the path to the server is blocked, an agent is answered unasked: only this shows that its host is gone.
     let _ = end_unacknowledged(&stream, passenger::WRITE_LIMIT);
     let (names, stream) = match peek_alpn(stream).await {
         Ok(peeked) => peeked,
@@ -194,7 +194,7 @@ async fn carry(tls: TlsStream<Rewound<TcpStream>>, peer: SocketAddr, door: &Door
     tracing::debug!(%peer, error = ended.err().map(|error| error.to_string()), "agent disconnected");
 }
 
-/// Bytes both ways between the peer and the server, as they are.
+/// Copies bytes both ways between the peer and the server.
 async fn enrol(door: &Door, peer: SocketAddr, stream: Rewound<TcpStream>) -> io::Result<()> {
     let slot = door.enrolments.begin(peer.ip()).ok_or_else(|| io::Error::other("too many enrolments from there"))?;
     tokio::select! {
@@ -221,7 +221,7 @@ async fn pass_to_server(door: &Door, stream: Rewound<TcpStream>) -> io::Result<(
     pass_through(peer, server).await
 }
 
-/// Until both have ended, or neither says anything.
+/// Until both have ended, or both are silent.
 async fn pass_through<P, S>(peer: P, mut server: S) -> io::Result<()>
 where
     P: AsyncRead + AsyncWrite + Unpin,

@@ -1,10 +1,11 @@
 //! One agent between its own connection and its stream to the server.
 //!
-//! Promised: frames pass as they are and in order, both ways; a heartbeat is answered here and noted for the server, and
-//! the answer never falls inside another frame. An agent whose large frame is on its way, with its heartbeats behind it,
-//! is answered as long as the frame moves, or is held back here because the way to the server is slow. Before the server has welcomed the agent no heartbeat counts, and an agent that
-//! is not welcomed in time ends. A side that is slow holds back the other side of this agent and no other. It ends when
-//! either side does; what the server said before it ended still reaches the agent.
+//! Promised: frames are forwarded unchanged and in order, both ways; a heartbeat is answered here and recorded for
+//! the server, and the answer never falls inside another frame. An agent whose large frame is in transit, with its
+//! heartbeats behind it, is answered as long as the frame moves, or is held back here because the path to the
+//! server is slow. Before the server has welcomed the agent no heartbeat counts, and an agent that is not welcomed
+//! in time is closed. A slow side holds back the other side of this agent and no other agent. It ends when either
+//! side does; what the server said before it ended still reaches the agent.
 
 use std::collections::HashSet;
 use std::io;
@@ -24,14 +25,14 @@ use crate::greetings::Greeting;
 
 /// Read at a time; an idle agent holds no more.
 const READ_BYTES: usize = 4 * 1024;
-/// An agent that does not take a few kilobytes for so long reads no more.
+/// An agent that does not take a few kilobytes for this long has stopped reading.
 pub(crate) const WRITE_LIMIT: Duration = Duration::from_secs(30);
 /// The server's challenge and its welcome: then the greeting is over.
 const GREETING_FRAMES: u64 = 2;
-/// Heartbeats that are answered; an agent that sends more before it reads gets the answers of these.
+/// Heartbeats that are answered; an agent that sends more before it reads gets only these answers.
 const UNANSWERED_MAX: u32 = 4;
-/// While a frame moves, the agent hears from us at least so often: it gives a server up after three heartbeats of three
-/// seconds.
+/// While a frame moves, the agent hears from us at least this often: it gives a server up after three heartbeats of
+/// three seconds.
 const ANSWER_PERIOD: Duration = Duration::from_secs(2);
 
 /// Agents of one upstream connection that have sent a heartbeat since the last report.
@@ -48,7 +49,7 @@ impl Heard {
     }
 }
 
-/// What the two directions of an agent tell each other.
+/// State shared by the two directions of an agent.
 #[derive(Debug, Default)]
 struct Between {
     is_welcomed: AtomicBool,
@@ -66,7 +67,7 @@ impl Between {
         self.is_welcomed.load(Ordering::Relaxed)
     }
 
-    /// Returns where the agent was not welcomed by then.
+    /// Returns if the agent was not welcomed by then.
     async fn late(&self, welcome_by: Instant) {
         tokio::time::sleep_until(welcome_by).await;
         if self.is_welcomed() {
@@ -75,7 +76,7 @@ impl Between {
     }
 }
 
-/// Carries until one of both ends. `greeting` is given back when the server has welcomed the agent.
+/// Carries until either side ends. `greeting` is released when the server has welcomed the agent.
 pub(crate) async fn carry<A>(
     agent: A,
     stream: MuxStream,
@@ -127,7 +128,7 @@ async fn up(
             if let Ok(written) = tokio::time::timeout(ANSWER_PERIOD, &mut writing).await {
                 break written;
             }
-            // Nothing is read of the agent meanwhile, so its heartbeats wait with the rest.
+            // The agent is not read meanwhile, so its heartbeats wait with the rest.
             if between.is_welcomed() {
                 note();
                 between.answer(1);
@@ -135,7 +136,7 @@ async fn up(
             }
         };
         if written.is_err() {
-            // The stream is over. Its last words may be on their way, and the other direction ends with them.
+            // The stream is over. Its last messages may be in transit, and the other direction ends with them.
             return std::future::pending().await;
         }
         passed.clear();
@@ -383,7 +384,7 @@ mod tests {
             let (heard, mut said) = (Heard::default(), Vec::new());
             let read = async {
                 agent.read_to_end(&mut said).await.unwrap();
-                // It is still being read, so its kernel is told of no reset.
+                // It is still being read, so its kernel sees no reset.
                 agent.write_all(&[7; 128 * 1024]).await.unwrap();
                 drop(agent);
             };

@@ -1,9 +1,9 @@
 //! The connections to the server, and the agents that each of them carries.
 //!
-//! Promised: a connection that ends, or from which nothing comes for a while, ends the streams on it and is made again;
-//! an agent gets the connection with the fewest agents; the heartbeats of all agents go out together, and in time however
-//! much else there is to send. The certificate is renewed over a connection long before it ends. Absent: the agents' side
-//! (see `listener`).
+//! Promised: a connection that ends, or is silent for a while, closes its streams and is re-established; an agent
+//! gets the connection with the fewest agents; the heartbeats of all agents are sent together, and in time however
+//! much else there is to send. The certificate is renewed over a connection long before it expires. Absent: the
+//! agents' side (see `listener`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,16 +27,16 @@ use crate::passenger::Heard;
 use crate::{Options, explain};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// A server from which no byte comes for so long is gone; it answers what is sent every second or so.
+/// A server that sends no byte for this long is gone; it answers what is sent every second or so.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// What the server may ask for; beyond it, ours counts.
+/// Upper bound on what the server may ask for.
 const BEATS_INTERVAL_MAX: Duration = Duration::from_secs(5);
 const RENEW_PERIOD: Duration = Duration::from_secs(3600);
-/// A connection of this length was a success.
+/// A connection that lasted this long was a success.
 const STEADY: Duration = Duration::from_secs(30);
 /// How often the log says how many agents there are.
 const REPORT_PERIOD: Duration = Duration::from_secs(60);
-/// After a refusal that only people can cure, about so long.
+/// Wait after a refusal that only people can resolve.
 const REFUSED_WAIT: Duration = Duration::from_secs(30);
 
 type Stream = TlsStream<Counted<TcpStream>>;
@@ -126,7 +126,7 @@ impl Upstreams {
         Self { addresses: Vec::new(), open: Mutex::new(vec![Some(open)]) }
     }
 
-    /// What is open carries nothing more.
+    /// Open connections carry nothing more.
     pub(crate) fn end(&self) {
         self.open.lock().iter().flatten().for_each(|open| open.streams.end());
     }
@@ -142,8 +142,8 @@ impl Upstreams {
         self.open.lock().iter().flatten().min_by_key(|open| open.streams.count()).cloned()
     }
 
-    /// A stream for an agent with this certificate, when it is the turn of its key. None where no connection has room, or
-    /// the key has too many greetings under way.
+    /// A stream for an agent with this certificate, when it is its key's turn. None if no connection has room, or
+    /// the key has too many greetings in progress.
     pub(crate) async fn board(&self, key: &str, certificate_der: Vec<u8>) -> Option<Passage> {
         let Open { streams, heard, greetings } = self.least_used()?;
         let greeting = greetings.begin(key).await?;
@@ -169,7 +169,7 @@ pub(crate) fn start(options: &Options, identity: Arc<Identity>, tasks: &Tasks) -
     upstreams
 }
 
-/// A line in the log where something has changed, at most one in a period.
+/// Logs a line if something has changed, at most once per period.
 async fn report(upstreams: &Upstreams) {
     let (mut period, mut told) = (tokio::time::interval(REPORT_PERIOD), (0, 0));
     loop {
@@ -194,7 +194,7 @@ impl Keep {
     async fn run(self) {
         let mut short = Backoff::new(Duration::from_millis(100), Duration::from_secs(3));
         let mut refused = Backoff::new(REFUSED_WAIT * 2 / 3, REFUSED_WAIT * 4 / 3);
-        // The connections begin with different addresses.
+        // The connections start with different addresses.
         let addresses = self.upstreams.addresses.iter().cycle().skip(self.index);
         for server in addresses {
             let begun = Instant::now();
@@ -301,7 +301,8 @@ impl Keep {
     }
 }
 
-/// Heartbeats and renewals go before what the agents say: a busy connection must not look like one whose agents are gone.
+/// Heartbeats and renewals take precedence over the agents' data: a busy connection must not look like one whose
+/// agents are gone.
 async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
     mut frames: Outgoing<S, RelayFrame, RelayFrame>,
     interval: Duration,
@@ -332,7 +333,7 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
             _ = renewals.tick() => if let Some(csr_der) = renewal() {
                 frames.feed(RelayFrame::Renew { csr_der }).await?;
             },
-            // What the server said about authorities and certificates is answered on the connection that it came on.
+            // What the server says about authorities and certificates is answered on the same connection.
             () = is_news.notified() => {
                 if let Some(trusted) = trusted() {
                     frames.feed(RelayFrame::Trusted(trusted)).await?;
@@ -347,7 +348,7 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// Among the open ones until it is dropped, which also ends its streams.
+/// One of the open connections until it is dropped, which also ends its streams.
 struct Listed<'a> {
     keep: &'a Keep,
     streams: Streams,
