@@ -1,4 +1,4 @@
-//! The way of log lines to stderr, which must never stop the program.
+//! Writes log lines to stderr without ever blocking the program.
 //!
 //! Promised: writing a line neither blocks, nor fails, nor panics, whatever stderr is: a full disk, a
 //! closed pipe, a pipe that nobody reads. Lines that cannot be written in time are dropped and counted,
@@ -8,9 +8,9 @@ use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Lines that wait for stderr; a reader that pauses for a moment loses none.
+/// Lines that wait for stderr; none are lost if its reader pauses for a moment.
 const QUEUED_BYTES_MAX: usize = 256 * 1024;
-/// A longer line is cut, so that one cannot take the whole queue.
+/// A longer line is truncated, so that one cannot take the whole queue.
 const LINE_BYTES_MAX: usize = 16 * 1024;
 /// The thread only copies bytes.
 const STACK_BYTES: usize = 64 * 1024;
@@ -59,7 +59,7 @@ impl LogSink {
         self.push(format!("{text}\n").as_bytes());
     }
 
-    /// Waits until everything is written, at most `patience`; to be called before the program ends.
+    /// Waits until everything is written, at most `patience`; call it before the program exits.
     pub fn flush_within(&self, patience: Duration) {
         let is_busy = |state: &mut State| state.is_writing || !state.queued.is_empty();
         drop(self.shared.changed.wait_timeout_while(self.shared.lock(), patience, is_busy));
@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// Says what it was given; takes, fails, or waits as the test wants.
+    /// Records what it was given; accepts, fails, or waits as the test wants.
     struct Fake {
         written: mpsc::Sender<String>,
         results: mpsc::Receiver<io::Result<()>>,
