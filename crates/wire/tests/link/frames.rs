@@ -25,7 +25,7 @@ fn agent_hears(kind: from_server::Kind) -> Result<Option<FromServer>, WireError>
     AgentCodec::new().decode(&mut framed(&proto::FromServer { kind: Some(kind) }.encode_to_vec()))
 }
 
-/// Why an operation is not understood.
+/// Why an operation cannot be parsed.
 fn reason_of(heard: Result<Option<FromServer>, WireError>) -> String {
     let Ok(Some(FromServer::Unreadable { reason, .. })) = heard else { panic!("heard {heard:?}") };
     reason
@@ -372,7 +372,7 @@ fn a_number_that_is_not_finite_leaves_as_zero_and_is_refused_from_others() {
     assert_eq!(theirs.unwrap(), Some(FromAgent::Observed { observations: Vec::new() }));
 }
 
-/// Why an event is carried as one that was dropped.
+/// Why an event is passed on as a dropped one.
 fn dropped(event: proto::Event) -> String {
     let heard = server_hears(from_agent::Kind::Events(proto::Events { events: vec![event] }));
     let Ok(Some(FromAgent::Events { mut events })) = heard else { panic!("heard {heard:?}") };
