@@ -84,11 +84,11 @@ pub use tasks::{
 pub use text::Text;
 pub use told::{OptionalFailure, OptionalNote, OptionalReason, Reason, Sentence, Told};
 
-/// Rows in one answer where the caller does not say, and at most.
+/// Default and maximum number of rows in one answer.
 pub const LIMIT: u32 = 100;
 pub const LIMIT_MAX: u32 = 1000;
 
-/// What a removal answers.
+/// The answer to a removal.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub struct Removed {
     /// What was removed, as it was named.
