@@ -1,5 +1,5 @@
-//! Benchmarks: every figure stands beside a floor or a peer that is measured in the same run,
-//! because machines differ and are noisy. Run with `make bench`; see docs/benchmarks.md.
+//! Benchmarks: every figure is shown next to a floor or a peer measured in the same run, because machines differ
+//! and are noisy. Run with `make bench`; see docs/benchmarks.md.
 
 mod bench;
 mod burst;
@@ -26,7 +26,7 @@ use bench::Bench;
 use figures::Table;
 use peers::Kind;
 
-/// Measures Proctor beside its peers and beside what the machine itself can do.
+/// Benchmark Proctor against its peers and against what the machine itself can do.
 #[derive(Debug, Parser)]
 struct Arguments {
     #[command(subcommand)]
@@ -121,7 +121,7 @@ async fn main() -> Result<()> {
     if let Which::NatsResponders(options) = arguments.which {
         return fleet::nats::respond(options).await;
     }
-    // Workers that are left behind are ours to wait for. Any pid switches it on.
+    // Orphaned workers are ours to reap. Any pid turns it on.
     set_child_subreaper(Some(Pid::INIT))?;
     let bench = Bench::new(arguments.peers, arguments.only)?;
     let all = [

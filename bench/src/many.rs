@@ -1,4 +1,4 @@
-//! A thousand of one thing in one call: what is asked of every process must not cost a walk over all of them.
+//! A thousand operations in one call: what is asked of every process must not cost a walk over all of them.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -13,15 +13,15 @@ use crate::figures::{Table, millis};
 const IP: &str = "127.0.0.1";
 const PATIENCE: Duration = Duration::from_secs(300);
 const POLL_PERIOD: Duration = Duration::from_millis(20);
-/// Limits are set by one call for each process, so many at a time.
+/// Limits are set by one call per process, this many at a time.
 const UPDATES_AT_ONCE: usize = 32;
 /// Of the host's memory; less than the smallest process has for itself.
 const TINY_PERCENT: f64 = 0.0001;
-/// Of start commands that hang; taken off what is shown.
+/// Time limit of start commands that hang; subtracted from the figures.
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// How long a start without a pid file is waited for; taken off what is shown.
+/// How long a start without a pid file is waited for; subtracted from the figures.
 const SEEK: Duration = Duration::from_secs(5);
-/// What was ended is looked at again after this: a process that is started again without an interval is back by then.
+/// What was ended is checked again after this: a process that is restarted without an interval is back by then.
 const RELAUNCH: Duration = Duration::from_secs(2);
 
 /// What is done to all of them at once.
@@ -31,7 +31,7 @@ enum Deed {
     Status,
     Kill,
     Stop,
-    /// Start commands that hang until their time is over.
+    /// Start commands that hang until their timeout.
     TimedOut,
     /// Starts that leave something behind and no pid file.
     Swept,
@@ -78,7 +78,7 @@ impl Deed {
         }
     }
 
-    /// How many run afterwards, of so many.
+    /// How many of this many run afterwards.
     fn leaves(self, count: usize) -> usize {
         match self {
             Self::Start | Self::Status => count,
@@ -86,12 +86,12 @@ impl Deed {
         }
     }
 
-    /// The name of the process. What fails is another one: it has no life that a later deed could end.
+    /// The name of the process. What fails is another one: it has no life that a later operation could end.
     fn process(self, number: usize) -> String {
         if self.succeeds() { format!("many-{number}") } else { format!("{self:?}-{number}") }
     }
 
-    /// Where its start command says what it has started: what fails has no pid file.
+    /// Where its start command records what it has started: what fails has no pid file.
     fn started_file(self, directory: &Path, number: usize) -> PathBuf {
         directory.join(format!("{}.{}", self.process(number), if self.succeeds() { "pid" } else { "started" }))
     }
@@ -201,7 +201,7 @@ fn item(fleet: &Fleet, deed: Deed, number: usize) -> Value {
     })
 }
 
-/// The pids of what the newest start commands have started, as far as it lives.
+/// The pids of what the newest start commands have started, as far as alive.
 fn living(fleet: &Fleet, deed: Deed, count: usize) -> Vec<String> {
     let pid = |number: usize| {
         let text = std::fs::read_to_string(deed.started_file(fleet.dir(), number)).unwrap_or_default();
