@@ -1,4 +1,4 @@
-//! What the owner of a host has a say in: the policy file, and the configuration files.
+//! What the owner of a host controls: the host policy, and the configuration files.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
@@ -112,7 +112,7 @@ async fn supervision_does_not_relaunch_what_a_new_policy_forbids() {
     assert_eq!(operate(&fleet, &subject, 0).await["error_code"], 0);
 
     write_policy(&fleet, "[[rule]]\nnamespaces = ['e2e']\noperations = ['status', 'stop']\n");
-    // Within a second the agent may still know the old file.
+    // For up to a second the agent may still use the old file.
     eventually("the new policy counts", || async {
         operate(&fleet, &subject, 3).await.to_string().contains("refused by").then_some(())
     })
@@ -153,7 +153,7 @@ async fn g4_a_configuration_file_that_changes_gives_one_event_and_no_restart() {
     let _agent = fleet.agent(IP).await.unwrap();
     let subject = Subject::new(fleet.dir(), "configured").unwrap();
     let config = subject.dir.join("app.conf");
-    // A new spec is checked at once, where a mere change of the file waits for up to 30 s.
+    // A new spec is checked at once, whereas a mere change of the file waits for up to 30 s.
     let write_and_register = async |text: &str| {
         std::fs::write(&config, text).unwrap();
         register(&fleet, &subject, |spec| {

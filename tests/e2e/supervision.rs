@@ -1,4 +1,4 @@
-//! What the agent does by itself: limits, pools, schedules, health, and the events that tell of it.
+//! What the agent does on its own: limits, pools, schedules, health, and the events about it.
 
 use proctor_testkit::{Agent, Fleet, Subject, eventually};
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ async fn event(fleet: &Fleet, subject: &Subject, kind: &str) -> Value {
 #[tokio::test]
 async fn f1_memory_of_a_child_of_a_child_counts_and_the_tree_is_killed() {
     let (fleet, agent) = fleet().await;
-    // The stop command of the second one ends its root alone: what it has forked outlives it, and must not.
+    // The stop command of the second one ends only its root: what it has forked outlives it, and must not.
     for (name, stop) in [("greedy", "true"), ("orphans", "kill -9 $(cat orphans.pid)")] {
         let subject = Subject::new(fleet.dir(), name).unwrap();
         let bytes = memory_bytes(0.6);

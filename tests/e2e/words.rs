@@ -1,4 +1,4 @@
-//! Words at the worst moment: one line that says what is wrong and what to do, from the real programs.
+//! Error messages at the worst moment: one line that says what is wrong and what to do, from the real programs.
 
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn list_hosts(fleet: &Fleet, server: &str) -> Output {
     command.output().unwrap()
 }
 
-/// What it said, which must be one line.
+/// Its output, which must be one line.
 fn one_line(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
     assert_eq!(said.lines().count(), 1, "{said}");
