@@ -1,4 +1,4 @@
-//! What an agent keeps, as JSON: what can be read is written and read again as the same.
+//! What an agent stores, as JSON: what can be read survives a round trip.
 
 #![no_main]
 
