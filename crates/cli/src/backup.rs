@@ -101,7 +101,7 @@ fn refuse_leftovers(store: &Path) -> Result<()> {
         let left = PathBuf::from(left);
         if left.exists() {
             bail!(
-                "{} is there already, and a store is never replaced: move it away, or give another --data-dir",
+                "{} already exists, and a store is never replaced: move it away, or give another --data-dir",
                 left.display()
             );
         }
@@ -224,7 +224,7 @@ where
     T: Send + 'static,
     F: FnOnce() -> Result<T> + Send + 'static,
 {
-    tokio::task::spawn_blocking(work).await.context("the work on the backup broke off")?
+    tokio::task::spawn_blocking(work).await.context("the backup task failed")?
 }
 
 #[cfg(test)]

@@ -231,7 +231,7 @@ impl Reloader {
 
 fn log_failure(applied: Result<()>) {
     if let Err(error) = applied {
-        tracing::error!(error = format!("{error:#}"), "configuration not reloaded: everything stays as it was");
+        tracing::error!(error = format!("{error:#}"), "configuration not reloaded, keeping the previous one");
     }
 }
 

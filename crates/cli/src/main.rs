@@ -55,7 +55,7 @@ fn start(cli: Cli, layers: Option<Layers>, reloader: Option<Reloader>) -> Result
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .context("cannot start the threads of the program")?;
+        .context("cannot start the async runtime")?;
     runtime.block_on(Box::pin(run(cli, layers, reloader)))
 }
 

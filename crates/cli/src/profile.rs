@@ -82,7 +82,7 @@ pub(crate) fn connect(connection: &Connection) -> Result<Client> {
     let profile = profile.overlaid(connection);
     let file = path.map_or_else(|| "a profile".to_owned(), |path| path.display().to_string());
     let missing = |what: &str, flag: &str, variable: &str, field: &str| {
-        format!("{what} is not known: give {flag}, set {variable}, or write {field} into {file}")
+        format!("{what} is not set: give {flag}, set {variable}, or write {field} into {file}")
     };
     let server = profile.server.with_context(|| missing("the server", "--server", "PROCTOR_SERVER", "server"))?;
     if let Some(token) = profile.user_token {

@@ -142,7 +142,7 @@ async fn give_back_memory() {
             Ok(_) | Err(_) => MEMORY_PERIOD,
         };
         if let Ok(Some(bytes)) = freed {
-            tracing::debug!(bytes, ?wait, "memory was given back");
+            tracing::debug!(bytes, ?wait, "freed memory returned to the host");
         }
     }
 }
@@ -190,7 +190,7 @@ pub(crate) async fn open_store(dir: &Path) -> Result<Arc<dyn Store>> {
 /// server. An older schema stays as it is unless somebody asks to `migrate`.
 pub(crate) async fn open_store_beside(dir: &Path, migrate: bool) -> Result<Arc<dyn Store>> {
     let path = store_file(dir);
-    if !path.try_exists().with_context(|| format!("cannot look for {}", path.display()))? {
+    if !path.try_exists().with_context(|| format!("cannot check whether {} exists", path.display()))? {
         bail!(
             "{} holds no store of a server ({STORE_FILE}): check --data-dir, or start `proctor server` on it first",
             dir.display()

@@ -119,7 +119,7 @@ async fn link_addresses(relays: Option<&str>, connection: &Connection) -> Result
     let given = match (relays, &connection.server) {
         (Some(relays), _) => relays,
         (None, Some(server)) => server,
-        (None, None) => bail!("the server is not known: {advice}"),
+        (None, None) => bail!("no server is given: {advice}"),
     };
     if given.contains("://") {
         bail!("'{given}' is an address of the API: {advice}");

@@ -17,7 +17,7 @@ pub enum ClientError {
     Pin { source: proctor_pki::PkiError },
     /// Another server answers there, or the server has a new key.
     #[error(
-        "{server} is refused: its key has the fingerprint {}, and {} is pinned; if the key was replaced on purpose, \
+        "{server} is refused: its key has the fingerprint {}, but {} is pinned; if the key was replaced on purpose, \
          pin the new one (--server-fingerprint, PROCTOR_SERVER_FINGERPRINT, or server_fingerprint in the profile)",
         other.shown, other.pinned
     )]

@@ -53,7 +53,7 @@ pub enum PkiError {
 pub enum TokenProblem {
     #[error("it does not begin with 'PT1.'")]
     Prefix,
-    #[error("it must have four parts with '.' between them: PT1.ID.SECRET.FINGERPRINT")]
+    #[error("it must have four parts separated by '.': PT1.ID.SECRET.FINGERPRINT")]
     Parts,
     #[error("its id is not 1 to 64 letters, digits, '-' or '_'")]
     Id,

@@ -123,7 +123,7 @@ struct PinnedKey {
 
 /// The server presented another key than the pinned one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the server's key has the fingerprint {shown}, and {pinned} is pinned")]
+#[error("the server's key has the fingerprint {shown}, but {pinned} is pinned")]
 pub struct OtherKey {
     pub shown: String,
     pub pinned: String,

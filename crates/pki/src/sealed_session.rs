@@ -218,19 +218,19 @@ pub struct ControlTrust {
 /// Why an agent, or the server, rejects what it was sent.
 #[derive(Debug, thiserror::Error)]
 pub enum Untrusted {
-    #[error("it is not signed, and this control plane signs what it says")]
+    #[error("it is not signed, although this control plane signs its messages")]
     Unsigned,
-    #[error("the control plane is an old copy: its epoch is {theirs}, and {ours} was seen before")]
+    #[error("the control plane is an old copy: its epoch is {theirs}, but {ours} was seen before")]
     OldControlPlane { theirs: u64, ours: u64 },
     #[error("the signing key cannot be trusted")]
     Signer(#[source] PkiError),
-    #[error("signing key {number} was replaced: keys count from {oldest} on")]
+    #[error("signing key {number} was replaced: the oldest valid key is {oldest}")]
     OldSigner { number: u64, oldest: u64 },
     #[error("invalid signature for this session")]
     Signature,
     #[error("expected sequence number {expected}, got {found}")]
     Sequence { found: u64, expected: u64 },
-    #[error("it came through a relay, and the session is not signed in both directions")]
+    #[error("it came through a relay, but the session is not signed in both directions")]
     UnsignedThroughRelay,
     #[error("it is signed, but cannot be read")]
     Unreadable(#[source] WireError),

@@ -152,7 +152,7 @@ async fn greet(stream: TcpStream, peer: SocketAddr, door: Arc<Door>, tasks: Task
                 }
             });
         }
-        None => return tracing::debug!(%peer, "a peer speaks no protocol of ours, or several"),
+        None => return tracing::debug!(%peer, "a peer offers no supported protocol, or several"),
     }
     let tls = match TlsAcceptor::from(door.identity.to_agents()).accept(stream).await {
         Ok(tls) => tls,

@@ -55,9 +55,9 @@ enum UpstreamEnd {
     Closed,
     #[error("the server refused: {reason}")]
     Refused { reason: String, retry: bool },
-    #[error("the server broke the rules of the connection")]
+    #[error("the server violated the protocol")]
     Rules(#[from] MuxError),
-    #[error("the server said what only a relay says")]
+    #[error("the server sent a message that only a relay may send")]
     Misspoken,
     #[error("the link broke")]
     Link(#[source] WireError),
@@ -275,7 +275,7 @@ impl Keep {
                         match self.identity.follow(announced) {
                             Ok(()) => tracing::info!("authorities announced by the control plane"),
                             Err(error) => {
-                                tracing::error!(%error, "announced authorities not accepted, keeping the present ones")
+                                tracing::error!(%error, "announced authorities not accepted, keeping the current ones")
                             }
                         }
                         heard_of.notify_one();

@@ -126,7 +126,7 @@ fn write_all(shared: &Shared, mut out: impl Write) {
 fn write_batch(out: &mut impl Write, batch: &[u8], dropped: u64) -> u64 {
     let lines = || batch.iter().filter(|byte| **byte == b'\n').count() as u64;
     let mut write = |bytes: &[u8]| out.write_all(bytes).and_then(|()| out.flush());
-    if dropped > 0 && write(format!("{dropped} log lines were dropped: stderr did not take them\n").as_bytes()).is_err()
+    if dropped > 0 && write(format!("{dropped} log lines were dropped: stderr was blocked\n").as_bytes()).is_err()
     {
         return dropped + lines();
     }
@@ -186,7 +186,7 @@ mod tests {
         sink.flush_within(Duration::from_millis(1));
         answer.send(Ok(())).unwrap();
 
-        assert_eq!(written.recv().unwrap(), "44 log lines were dropped: stderr did not take them\n");
+        assert_eq!(written.recv().unwrap(), "44 log lines were dropped: stderr was blocked\n");
         answer.send(Ok(())).unwrap();
         assert_eq!(written.recv().unwrap().len(), QUEUED_BYTES_MAX);
     }
@@ -200,7 +200,7 @@ mod tests {
         answer.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
         sink.line("kept");
 
-        assert_eq!(written.recv().unwrap(), "2 log lines were dropped: stderr did not take them\n");
+        assert_eq!(written.recv().unwrap(), "2 log lines were dropped: stderr was blocked\n");
         answer.send(Ok(())).unwrap();
         assert_eq!(written.recv().unwrap(), "kept\n");
     }

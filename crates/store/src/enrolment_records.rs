@@ -92,9 +92,9 @@ pub enum EnrolRefusal {
     Expired,
     #[error("the join token has no uses left: make another one (proctor token create)")]
     UsedUp,
-    #[error("the join token is only good for cloud area {allowed}")]
+    #[error("the join token is only valid for cloud area {allowed}")]
     WrongCloud { allowed: u32 },
-    #[error("the join token is only good for host {allowed}")]
+    #[error("the join token is only valid for host {allowed}")]
     WrongHost { allowed: HostKey },
     #[error(
         "the join token is for business {of_token}, but host {host} is in another business: use a token of that \
@@ -184,9 +184,9 @@ pub enum SessionRefusal {
     )]
     OtherArea { agent: AgentId, of_host: u32, cloud: u32 },
     #[error(
-        "the certificate of host {host} has expired: an operator lets it come back with `proctor hosts approve {host}`"
+        "the certificate of host {host} has expired: let it come back with `proctor hosts approve {host}`"
     )]
     CertificateExpired { host: HostKey },
-    #[error("host {host} awaits approval: an operator lets it in with `proctor hosts approve {host}`")]
+    #[error("host {host} awaits approval: approve it with `proctor hosts approve {host}`")]
     AwaitsApproval { host: HostKey },
 }

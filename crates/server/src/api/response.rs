@@ -219,7 +219,7 @@ fn header_text(text: &str) -> HeaderValue {
 /// A caller's mistake is the caller's business; our own failures wake someone.
 fn log(id: &RequestId, error: &ApiError) {
     match &error.source {
-        Some(source) => tracing::error!(request = id.0, error = chain(source), "a request failed"),
+        Some(source) => tracing::error!(request = id.0, error = chain(source), "request failed"),
         None => tracing::debug!(request = id.0, problem = error.problem.entry().name, "request refused"),
     }
 }

@@ -147,6 +147,6 @@ async fn a_mistyped_user_token_is_told_as_one() {
 
     assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
     let message = answer.json["error"]["message"].as_str().unwrap();
-    assert!(message.contains("is not a token of a user") && !message.contains("hush"), "{message}");
+    assert!(message.contains("is not a user token") && !message.contains("hush"), "{message}");
     world.end().await;
 }

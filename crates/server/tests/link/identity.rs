@@ -232,7 +232,7 @@ async fn a_token_is_checked_before_the_request_is_read_and_before_anything_is_si
     let good_token_without_request = enrol_with(&world, &spent, Vec::new()).await;
 
     assert_eq!(used_up, "the join token has no uses left: make another one (proctor token create)");
-    assert_eq!(wrong_host, "the join token is only good for host 0:10.0.0.1");
+    assert_eq!(wrong_host, "the join token is only valid for host 0:10.0.0.1");
     assert!(guessed.starts_with("the join token is unknown"), "{guessed}");
     assert_eq!(without_request, guessed, "the token comes first");
     assert!(good_token_without_request.starts_with("the certificate request cannot be used"), "the test can tell");

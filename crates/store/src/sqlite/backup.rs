@@ -42,7 +42,7 @@ pub type ChangeSecret<'a> = dyn Fn(&str, &[u8]) -> std::result::Result<Vec<u8>, 
 /// one.
 pub(super) fn back_up(path: &Path, to: &Path, seal: &ChangeSecret<'_>, note: Option<(&str, &[u8])>) -> Result<()> {
     if to.exists() {
-        return Err(failed(BACK_UP, format!("{} is there already", to.display())));
+        return Err(failed(BACK_UP, format!("{} already exists", to.display())));
     }
     remove_drafts(path);
     let needed = copied_bytes(path).map_err(|failure| failure.of(BACK_UP))?;
@@ -112,7 +112,7 @@ impl Room {
 /// Restores a backup into the new store `to`. The note is dropped.
 pub(super) fn restore(from: &Path, to: &Path, open: &ChangeSecret<'_>, note: &str, now: Millis) -> Result<()> {
     if to.exists() {
-        return Err(failed(RESTORE, format!("{} is there already, and a store is never replaced", to.display())));
+        return Err(failed(RESTORE, format!("{} already exists, and a store is never replaced", to.display())));
     }
     remove_drafts(to);
     let draft = Draft::create(to, RESTORING).map_err(|error| failed(RESTORE, error))?;

@@ -62,7 +62,7 @@ fn maintenance(hosts: &[HostView]) -> Option<Check> {
         .filter(|(hosts, _)| !hosts.is_empty())
         .map(|(hosts, what)| format!("{} {what}: {}", hosts.len(), named(&hosts)));
     let said: Vec<String> = said.collect();
-    (!said.is_empty()).then(|| Check::ok("maintenance", format!("not looked at are {}", said.join("; "))))
+    (!said.is_empty()).then(|| Check::ok("maintenance", format!("not checked: {}", said.join("; "))))
 }
 
 fn agents(hosts: &[HostView]) -> Check {
@@ -118,8 +118,8 @@ fn clocks(hosts: &[HostView]) -> Check {
     let advice = "set the clocks by NTP: schedules and times of events are wrong there";
     match worst {
         0..=CLOCK_WARN_SECS => Check::ok(CHECK, format!("{} agree with the server's", told.len())),
-        ..=CLOCK_FAIL_SECS => Check::warn(CHECK, format!("apart from the server's: {}", named(&apart)), advice),
-        _ => Check::fail(CHECK, format!("apart from the server's: {}", named(&apart)), advice),
+        ..=CLOCK_FAIL_SECS => Check::warn(CHECK, format!("differ from the server's: {}", named(&apart)), advice),
+        _ => Check::fail(CHECK, format!("differ from the server's: {}", named(&apart)), advice),
     }
 }
 
@@ -138,10 +138,10 @@ fn certificates(hosts: &[HostView], now: i64) -> Check {
         .map(|(host, days)| format!("{} in {days} days", host.host))
         .collect();
     if ending.is_empty() {
-        return Check::ok(CHECK, format!("{} of connected agents, the first ends in {least} days", told.len()));
+        return Check::ok(CHECK, format!("{} of connected agents, the first expires in {least} days", told.len()));
     }
     let advice = "read the logs of these agents: they should have renewed them";
-    Check::warn(CHECK, format!("end soon: {}", named(&ending)), advice)
+    Check::warn(CHECK, format!("expire soon: {}", named(&ending)), advice)
 }
 
 /// None if no agent reports it.
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!([&cordoned, &new, &host(json!({}))].map(is_watched), [false, false, true]);
         let check = maintenance(&[cordoned, new, host(json!({}))]).unwrap();
         assert_eq!(check.state, State::Ok);
-        assert_eq!(check.found, "not looked at are 1 cordoned: 0:10.0.0.2; 1 awaiting approval: 0:10.0.0.3");
+        assert_eq!(check.found, "not checked: 1 cordoned: 0:10.0.0.2; 1 awaiting approval: 0:10.0.0.3");
         assert_eq!(maintenance(&[host(json!({}))]), None);
     }
 

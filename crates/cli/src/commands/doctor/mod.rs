@@ -142,7 +142,7 @@ async fn all(client: &Client, checks: &mut Vec<Check>) {
 }
 
 fn server(address: &str, health: &Health) -> Check {
-    let Some(problem) = &health.problem else { return Check::ok("server", format!("{address} is well")) };
+    let Some(problem) = &health.problem else { return Check::ok("server", format!("{address} is healthy")) };
     match health.status.as_str() {
         "waiting" | "stopping" => Check::warn("server", problem, "wait a moment; then read the log of the server"),
         _ if problem.contains("no space left") => {
@@ -225,7 +225,7 @@ fn clock_check(date: Option<&str>, now: i64) -> Check {
         return Check::unchecked("clock", "the server does not tell its time");
     };
     let apart = (theirs.as_second() - now).abs();
-    let found = format!("{apart} s apart from the server");
+    let found = format!("{apart} s off the server's");
     match apart {
         0..=CLOCK_WARN_SECS => Check::ok("clock", found),
         ..=CLOCK_FAIL_SECS => Check::warn("clock", found, "set the clocks by NTP"),

@@ -155,7 +155,7 @@ super::catalogue! { Server:
     nothing_came_for(ms: text) = "nothing came for {ms} ms" | "{ms} 毫秒内没有收到数据";
 
     bearer_is_no_user_token() =
-        "the text in Authorization: Bearer is not a token of a user: those begin with pt_" |
+        "the text in Authorization: Bearer is not a user token: those begin with pt_" |
         "Authorization: Bearer 中不是用户令牌：用户令牌以 pt_ 开头";
     csrf_token_is_wrong(header: text) =
         "the header {header} of the session is missing or wrong: sign in again" |

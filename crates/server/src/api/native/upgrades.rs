@@ -88,7 +88,7 @@ pub(super) async fn start(
     let work = async move |control: Control| control.begin_upgrade(begun, hosts).await;
     let told = |begun: &std::result::Result<(), Uuid>| match begun {
         Ok(()) => "begun".to_owned(),
-        Err(other) => format!("refused: upgrade {other} is under way"),
+        Err(other) => format!("refused: upgrade {other} is in progress"),
     };
     if let Err(other) = state.control.administer(&caller.who, "start_upgrade", targets, work, told).await? {
         let message = messages::upgrade_is_not_over(other);
