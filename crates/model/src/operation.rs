@@ -177,20 +177,20 @@ mod tests {
         let outcome = Outcome::new(Code::AlreadyRunning, messages::process_runs_already(7), true);
         let json = serde_json::to_value(&outcome).unwrap();
 
-        assert_eq!(json["message"], "process 7 runs already");
+        assert_eq!(json["message"], "process 7 is already running");
         assert_eq!(json["phrase"], serde_json::json!({"id": "process_runs_already", "args": {"pid": "7"}}));
         assert_eq!(serde_json::from_value::<Outcome>(json.clone()).unwrap(), outcome);
         let mut of_before = json.clone();
         of_before.as_object_mut().unwrap().remove("phrase");
         assert_eq!(
             serde_json::from_value::<Outcome>(of_before).unwrap().message,
-            Message::foreign("process 7 runs already")
+            Message::foreign("process 7 is already running")
         );
         let mut of_later = json;
         of_later["phrase"]["id"] = "not_yet_known".into();
         assert_eq!(
             serde_json::from_value::<Outcome>(of_later).unwrap().message,
-            Message::foreign("process 7 runs already")
+            Message::foreign("process 7 is already running")
         );
     }
 }

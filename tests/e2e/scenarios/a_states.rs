@@ -94,7 +94,7 @@ async fn a18_a_process_that_cannot_be_killed_fails_the_kill_and_gets_no_second_c
     let kill = scene.operate(9).await;
 
     assert_eq!((&stop["error_code"], &kill["error_code"]), (&Value::from(836), &Value::from(836)), "{stop} {kill}");
-    assert!(message(&kill).contains("still there after SIGKILL"), "{kill}");
+    assert!(message(&kill).contains("still running after SIGKILL"), "{kill}");
     assert_eq!(scene.operate(0).await["error_code"], 828);
     assert_eq!((scene.subject.copies(), scene.subject.starts()), (vec![pid], 1));
     // It was not released, so it comes back when it can die.

@@ -102,7 +102,7 @@ async fn an_app_that_calls_too_often_is_told_so_in_the_shape_of_each_family() {
     let other = world.post_as_is(&format!("{ESB}/get_proc_status"), &json!({"bk_app_code": "stranger"})).await;
 
     assert_eq!((esb.status, esb.code()), (StatusCode::OK, 1_306_429), "{}", esb.json);
-    assert!(esb.message().contains("sample_app calls too often"), "{}", esb.message());
+    assert!(esb.message().contains("sample_app exceeded its rate limit"), "{}", esb.message());
     assert_eq!((job.status, job.code()), (StatusCode::OK, 1_306_429));
     assert_eq!(job.json["job_request_id"], job.json["request_id"]);
     assert_eq!((gateway.status, gateway.code()), (StatusCode::TOO_MANY_REQUESTS, 1_642_901));

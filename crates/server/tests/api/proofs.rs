@@ -197,7 +197,7 @@ async fn a_signed_request_beyond_the_rate_leaves_nothing_and_may_be_sent_again()
     let replayed = world.send(signed(&secret, at, nonce, &body)).await;
 
     again.data();
-    assert!(replayed.message().contains("bk_nonce was used before"), "{}", replayed.json);
+    assert!(replayed.message().contains("bk_nonce was already used"), "{}", replayed.json);
     world.end().await;
 }
 
@@ -228,7 +228,7 @@ async fn a_signed_request_that_finds_no_free_call_may_be_sent_again() {
 
     assert_eq!(put_off.code(), 1_306_429, "{}", put_off.json);
     again.data();
-    assert!(replayed.message().contains("bk_nonce was used before"), "{}", replayed.json);
+    assert!(replayed.message().contains("bk_nonce was already used"), "{}", replayed.json);
     world.end().await;
 }
 
@@ -284,7 +284,7 @@ async fn a_nonce_does_not_count_again_after_a_restart_of_the_server() {
     assert_eq!((first.code(), new.code()), (0, 0), "{} {}", first.json, new.json);
     assert_eq!(
         (replayed.code(), replayed.message()),
-        (1_306_000, "bk_nonce was used before: every request needs one of its own")
+        (1_306_000, "bk_nonce was already used: every request needs a new one")
     );
     world.end().await;
 }

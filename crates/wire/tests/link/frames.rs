@@ -282,7 +282,7 @@ fn a_phrase_is_told_in_the_words_of_the_server_and_only_if_agents_may_use_it() {
     let servers = heard("as a server", r#"{"id":"shutting_down","args":{}}"#);
     let long = heard("long", &format!(r#"{{"id":"no_pid_file","args":{{"path":"{}"}}}}"#, "x".repeat(100_000)));
 
-    assert_eq!((known.as_str(), known.chinese().as_deref()), ("process 7 runs already", Some("进程 7 已在运行")));
+    assert_eq!((known.as_str(), known.chinese().as_deref()), ("process 7 is already running", Some("进程 7 已在运行")));
     for (message, text) in [(newer, "of a newer agent"), (servers, "as a server"), (long, "long")] {
         assert_eq!((message.as_str(), message.phrase()), (text, None));
     }

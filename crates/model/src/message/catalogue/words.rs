@@ -34,7 +34,7 @@ super::catalogue! { Agent:
     named(names: text) = "{names}" | "{names}";
     concurrent_requests() = "concurrent requests" | "并发请求";
     waiting_requests() = "requests that wait for events" | "等待事件的请求";
-    fleet_questions() = "questions about the whole fleet" | "对整个集群的查询";
+    fleet_questions() = "queries of the whole fleet" | "对整个集群的查询";
     event_streams() = "event streams and audit exports" | "事件流和审计导出";
     business(id: text) = "business {id}" | "业务 {id}";
     business_set(id: text) = "business set {id}" | "业务集 {id}";
