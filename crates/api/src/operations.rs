@@ -4,7 +4,7 @@ use proctor_model::{Namespace, OperationKind, Phase, ProcessKey, TaskId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{CountOrPercent, OptionalNote, Text, Told};
+use crate::{CountOrPercent, LocalizedMessage, OptionalNote, Text};
 
 /// What to do, with which processes, on which hosts. The processes are one by name, or those that match a selector;
 /// the hosts are a list, those of a business, or all. Or pairs of a process and a host.
@@ -136,7 +136,7 @@ pub struct Refusal {
     pub code: u32,
     pub name: String,
     #[serde(flatten)]
-    pub told: Told,
+    pub localized: LocalizedMessage,
 }
 
 #[cfg(test)]

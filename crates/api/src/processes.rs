@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::{OptionalNote, Told};
+use crate::{LocalizedMessage, OptionalNote};
 
 /// One process on one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -186,7 +186,7 @@ pub struct Row {
     pub code: u32,
     pub name: String,
     #[serde(flatten)]
-    pub told: Told,
+    pub localized: LocalizedMessage,
 }
 
 impl Row {

@@ -4,7 +4,7 @@ use proctor_model::{OperationKind, Snapshot, TaskId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::{OptionalReason, Told};
+use crate::{LocalizedMessage, OptionalReason};
 
 /// A task without its targets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -132,7 +132,7 @@ pub struct TargetRow {
     pub code: u32,
     pub name: String,
     #[serde(flatten)]
-    pub told: Told,
+    pub localized: LocalizedMessage,
     /// Output of the command, bounded.
     pub output: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -240,7 +240,7 @@ pub struct ProcessOperation {
     pub code: u32,
     pub name: String,
     #[serde(flatten)]
-    pub told: Told,
+    pub localized: LocalizedMessage,
     /// Output of the command, bounded.
     pub output: String,
 }

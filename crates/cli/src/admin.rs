@@ -106,8 +106,8 @@ pub(crate) async fn rotate_signing(args: RotateSigningArgs) -> Result<CommandEnd
     let old = if refuse_old { OldKey::Refused } else { OldKey::Accepted };
     let number = local(&dir, migrate).await?.rotate_signing_key(old, 0).await?;
     output::write_out(&format!("signing key {number}\n"))?;
-    let told = if refuse_old { "agents refuse every older key" } else { "agents accept the key before it, too" };
-    eprintln!("Once they have received it, {told}. A server running on this store signs with it within seconds.");
+    let effect = if refuse_old { "agents refuse every older key" } else { "agents accept the key before it, too" };
+    eprintln!("Once they have received it, {effect}. A server running on this store signs with it within seconds.");
     Ok(CommandEnd::Success)
 }
 

@@ -247,9 +247,9 @@ mod tests {
 
         let store = SqliteStore::open(&store_file(&data_dir)).await.unwrap();
         let entries = store.audit(&AuditQuery { limit: 100, ..AuditQuery::default() }).await.unwrap();
-        let told: Vec<_> = entries.iter().map(|entry| (&*entry.draft.action, entry.draft.targets.clone())).collect();
+        let actions: Vec<_> = entries.iter().map(|entry| (&*entry.draft.action, entry.draft.targets.clone())).collect();
         let target = vec![format!("{}, its keys readable", file.display())];
-        assert_eq!(told, [("backup", target.clone()), ("backup", target)], "its beginning and its end");
+        assert_eq!(actions, [("backup", target.clone()), ("backup", target)], "its beginning and its end");
     }
 
     #[test]

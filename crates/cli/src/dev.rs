@@ -85,8 +85,7 @@ async fn serve(args: DevArgs, connection: &Connection, tasks: &Tasks) -> Result<
         error = &mut failed => return Err(agent_failed(error)),
     }
     let console = server.sign_in_path(USER).await?.context("the user of the console is gone")?;
-    let welcome =
-        welcome::Welcome { server: &server, dir: &dir, profile: &profile, demo: &demo, user: &user, console };
+    let welcome = welcome::Welcome { server: &server, dir: &dir, profile: &profile, demo: &demo, user: &user, console };
     // Everything is up; that nobody can read about it is no reason to stop.
     if let Err(error) = crate::output::write_out(&welcome.text()?) {
         tracing::warn!("{error:#}");

@@ -52,10 +52,8 @@ fn main() -> ExitCode {
 }
 
 fn start(cli: Cli, layers: Option<Layers>, reloader: Option<Reloader>) -> Result<CommandEnd> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the async runtime")?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the async runtime")?;
     runtime.block_on(Box::pin(run(cli, layers, reloader)))
 }
 

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_in_two_units() {
+    fn times_are_shown_in_two_units() {
         let now = 1_000_000_000;
         let cases = [(5, "5s"), (65, "1m5s"), (3 * 3600 + 60, "3h1m"), (4 * 86400 + 7200, "4d2h")];
         for (age, text) in cases {

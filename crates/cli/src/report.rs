@@ -14,7 +14,7 @@ const USAGE: u8 = 2;
 const SERVER: u8 = 3;
 
 pub(crate) fn report(error: &Error, is_service: bool) -> ExitCode {
-    note(&format!("proctor: {}", told(error)));
+    note(&format!("proctor: {}", describe(error)));
     if let Some(hint) = hint(error) {
         note(hint);
     }
@@ -36,7 +36,7 @@ fn client_error(error: &Error) -> Option<&ClientError> {
 
 /// The whole chain; of the many layers below a failed connection only the last one is shown, in our own words where
 /// we have better ones.
-fn told(error: &Error) -> String {
+fn describe(error: &Error) -> String {
     match client_error(error) {
         Some(unreachable) if unreachable.is_unreachable() => {
             let cause = wrong_port(error).map_or_else(|| error.root_cause().to_string(), str::to_owned);
@@ -138,10 +138,10 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_secret_is_told_with_what_to_do() {
+    fn a_wrong_secret_is_reported_with_what_to_do() {
         let error = refused(401);
 
-        assert_eq!(told(&error), "http://h refused (unauthenticated): who are you");
+        assert_eq!(describe(&error), "http://h refused (unauthenticated): who are you");
         assert!(hint(&error).unwrap().contains("PROCTOR_APP_SECRET"));
         assert!(hint(&refused(404)).is_none());
     }
@@ -184,14 +184,14 @@ mod tests {
         let plain = Error::from(plain.whoami().await.unwrap_err());
 
         assert_eq!(
-            told(&secure),
+            describe(&secure),
             format!(
                 "cannot reach https://{link}: this is the port of its link, where agents connect: give that of its API \
                  (8080 if not set)"
             )
         );
         // Whether the link's alert arrives before the connection is closed is up to the network.
-        let plain_words = told(&plain);
+        let plain_words = describe(&plain);
         assert!(plain_words.starts_with(&format!("cannot reach http://{link}: ")), "{plain_words}");
         assert!(plain_words.contains("its link") && plain_words.contains("API (8080 if"), "{plain_words}");
         assert_eq!(plain_words.lines().count(), 1, "{plain_words}");

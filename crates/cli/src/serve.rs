@@ -252,12 +252,12 @@ mod tests {
         returns.spawn_critical("store writer", async {});
         let mut stop = StopSignal::install().unwrap();
 
-        for (tasks, told) in
+        for (tasks, expected) in
             [(panics, "critical task 'sweeper' panicked"), (returns, "critical task 'store writer' ended")]
         {
             let error = until_over(&mut stop, &tasks, std::future::pending()).await.unwrap_err();
 
-            assert_eq!(error.to_string(), told);
+            assert_eq!(error.to_string(), expected);
             assert_eq!(report::code(&error, true), 1);
         }
     }

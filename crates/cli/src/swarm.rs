@@ -168,7 +168,7 @@ async fn register_then_wait(
         for hosts in hosts.chunks(HOSTS_PER_CALL) {
             let rows = api.register_or_update(&registration(number, hosts)).await?;
             if let Some(row) = rows.iter().find(|row| row.code != 0) {
-                bail!("cannot register swarm/p-{number} on {}: {}", row.host, row.told.message);
+                bail!("cannot register swarm/p-{number} on {}: {}", row.host, row.localized.message);
             }
         }
     }

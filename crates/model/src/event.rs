@@ -286,11 +286,11 @@ mod tests {
 
     #[test]
     fn the_documented_example_comes_out_with_the_agent_beside_it() {
-        let mut told = gse(&event(EventKind::RestartSucceeded)).unwrap();
+        let mut json = gse(&event(EventKind::RestartSucceeded)).unwrap();
 
-        let agent = told["data"][0]["dimension"].as_object_mut().unwrap().remove("bk_agent_id");
+        let agent = json["data"][0]["dimension"].as_object_mut().unwrap().remove("bk_agent_id");
         assert_eq!(agent, Some(json!("a-1")));
-        assert_eq!(told, serde_json::from_str::<Value>(DOCUMENTED).unwrap());
+        assert_eq!(json, serde_json::from_str::<Value>(DOCUMENTED).unwrap());
     }
 
     #[test]
@@ -308,11 +308,12 @@ mod tests {
 
     #[test]
     fn a_report_id_of_the_process_is_the_data_id() {
-        let told = |report_id| gse(&Event { report_id, ..event(EventKind::CancelRestart) }).unwrap()["data_id"].clone();
+        let data_id =
+            |report_id| gse(&Event { report_id, ..event(EventKind::CancelRestart) }).unwrap()["data_id"].clone();
 
-        assert_eq!(told(Some(9)), 9);
-        assert_eq!(told(Some(0)), GSE_DATA_ID);
-        assert_eq!(told(None), GSE_DATA_ID);
+        assert_eq!(data_id(Some(9)), 9);
+        assert_eq!(data_id(Some(0)), GSE_DATA_ID);
+        assert_eq!(data_id(None), GSE_DATA_ID);
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub struct Identity {
 
 impl Identity {
     /// Whether they describe two different processes: another pid file, or another program.
-    pub fn is_elsewhere(&self, other: &Self) -> bool {
+    pub fn is_other_process(&self, other: &Self) -> bool {
         (&self.pid_path, &self.proc_name) != (&other.pid_path, &other.proc_name)
     }
 }

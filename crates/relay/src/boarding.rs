@@ -30,7 +30,7 @@ pub(crate) struct Boarding {
 
 /// Why an agent gets no stream.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum TurnedAway {
+pub(crate) enum NotBoarded {
     /// It may come back after this.
     Busy(Duration),
     /// No connection has room, or its key has too many greetings in progress.
@@ -43,11 +43,11 @@ impl Boarding {
         upstreams: &Upstreams,
         key: &str,
         certificate_der: Vec<u8>,
-    ) -> Result<Passage, TurnedAway> {
+    ) -> Result<Passage, NotBoarded> {
         let _waiting = Waiting::new(&self.waiting);
         match tokio::time::timeout(TURN_LIMIT, upstreams.board(key, certificate_der)).await {
-            Ok(passage) => passage.ok_or(TurnedAway::NoRoom),
-            Err(_) => Err(TurnedAway::Busy(self.retry_after())),
+            Ok(passage) => passage.ok_or(NotBoarded::NoRoom),
+            Err(_) => Err(NotBoarded::Busy(self.retry_after())),
         }
     }
 
@@ -100,7 +100,7 @@ mod tests {
 
         let late = boarding.board(&upstreams, "late", Vec::new()).await.map(|_| ()).unwrap_err();
 
-        let TurnedAway::Busy(retry_after) = late else { panic!("{late:?}") };
+        let NotBoarded::Busy(retry_after) = late else { panic!("{late:?}") };
         assert!((WINDOW_MIN / 2..=WINDOW_MIN * 3 / 2).contains(&retry_after), "{retry_after:?}");
     }
 

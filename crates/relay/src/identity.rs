@@ -49,7 +49,7 @@ pub(crate) struct Identity {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Card {
+struct IdentityRecord {
     relay: RelayId,
     cloud: u32,
 }
@@ -67,12 +67,12 @@ impl Identity {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         };
-        let (Some(key), Some(card), Some(certificate_pem), Some(authority_pem)) =
+        let (Some(key), Some(record), Some(certificate_pem), Some(authority_pem)) =
             (read("key.pem")?, read("relay.json")?, read("certificate.pem")?, read("authority.pem")?)
         else {
             return Ok(Found::Nothing);
         };
-        let Card { relay, cloud } = serde_json::from_str(&card).map_err(io::Error::other)?;
+        let IdentityRecord { relay, cloud } = serde_json::from_str(&record).map_err(io::Error::other)?;
         let key = AgentKey::from_pem(&key).map_err(io::Error::other)?;
         let expires_at = proctor_pki::expires_at(&certificate_pem).map_err(io::Error::other)?;
         if left(&certificate_pem).is_none() {
@@ -112,8 +112,9 @@ impl Identity {
         authority_pem: &str,
     ) -> io::Result<()> {
         let dir = state_dir.join("identity");
-        let card = serde_json::to_string_pretty(&Card { relay: relay.clone(), cloud }).map_err(io::Error::other)?;
-        private::write(&dir.join("relay.json"), &card)?;
+        let record =
+            serde_json::to_string_pretty(&IdentityRecord { relay: relay.clone(), cloud }).map_err(io::Error::other)?;
+        private::write(&dir.join("relay.json"), &record)?;
         private::write(&dir.join("authority.pem"), authority_pem)?;
         private::write(&dir.join("certificate.pem"), certificate_pem)
     }

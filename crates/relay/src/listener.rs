@@ -19,8 +19,8 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::boarding::{Boarding, TurnedAway, tell_busy};
-use crate::client_hello::{Rewound, peek_alpn};
+use crate::boarding::{Boarding, NotBoarded, tell_busy};
+use crate::client_hello::{PrefixedStream, peek_alpn};
 use crate::enrolments::Enrolments;
 use crate::greetings::KeyedLimit;
 use crate::identity::Identity;
@@ -40,7 +40,7 @@ const ENROLMENT_LIMIT: Duration = Duration::from_secs(20);
 const ENROLMENT_SILENCE_MAX: Duration = Duration::from_secs(5);
 const SERVER_CONNECT_LIMIT: Duration = Duration::from_secs(3);
 
-struct Door {
+struct ListenerContext {
     identity: Arc<Identity>,
     upstreams: Arc<Upstreams>,
     boarding: Boarding,
@@ -60,7 +60,7 @@ pub(crate) async fn start(
     let listen_error = |source| RelayError::Listen { address: options.listen, source };
     let listener = TcpListener::bind(options.listen).await.map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
-    let door = Arc::new(Door {
+    let context = Arc::new(ListenerContext {
         identity,
         upstreams,
         boarding: Boarding::default(),
@@ -70,12 +70,12 @@ pub(crate) async fn start(
         of_keys: KeyedLimit::new(OF_KEY_MAX),
     });
     let of_tasks = tasks.clone();
-    tasks.spawn_critical("agent listener", accept(listener, door, of_tasks));
+    tasks.spawn_critical("agent listener", accept(listener, context, of_tasks));
     tracing::info!(%address, "listening for agents");
     Ok(address)
 }
 
-async fn accept(listener: TcpListener, door: Arc<Door>, tasks: Tasks) {
+async fn accept(listener: TcpListener, context: Arc<ListenerContext>, tasks: Tasks) {
     let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
     loop {
         let (stream, peer) = match listener.accept().await {
@@ -88,20 +88,20 @@ async fn accept(listener: TcpListener, door: Arc<Door>, tasks: Tasks) {
             }
         };
         backoff.reset();
-        if !door.upstreams.is_connected() {
+        if !context.upstreams.is_connected() {
             tracing::debug!(%peer, "not connected to the server: a connection is closed");
             continue;
         }
-        let silent = door.greetings.enter(peer.ip());
-        let (door, of_tasks) = (door.clone(), tasks.clone());
+        let silent = context.greetings.enter(peer.ip());
+        let (context, of_tasks) = (context.clone(), tasks.clone());
         tasks.spawn("agent greeting", async move {
             if !silent.speaks(&stream).await {
                 return tracing::debug!(%peer, "a peer said nothing");
             }
-            let Some(admitted) = door.greetings.admit(peer.ip()).await else {
+            let Some(admitted) = context.greetings.admit(peer.ip()).await else {
                 return tracing::debug!(%peer, "too many handshakes: a new connection is closed");
             };
-            let greeting = Box::pin(greet(stream, peer, door.clone(), of_tasks));
+            let greeting = Box::pin(greet(stream, peer, context.clone(), of_tasks));
             tokio::select! {
                 ended = tokio::time::timeout(GREETING_LIMIT, greeting) => if ended.is_err() {
                     tracing::debug!(%peer, "a peer did not finish its greeting in time");
@@ -132,7 +132,7 @@ fn wanted(names: &[Vec<u8>]) -> Option<Wanted> {
 }
 
 /// Dispatches by what the peer asks for; what takes longer than a greeting gets a task of its own.
-async fn greet(stream: TcpStream, peer: SocketAddr, door: Arc<Door>, tasks: Tasks) {
+async fn greet(stream: TcpStream, peer: SocketAddr, context: Arc<ListenerContext>, tasks: Tasks) {
     let _ = prepare_link(&stream);
     // While the path to the server is blocked, an agent is answered unasked: only this shows that its host is gone.
     let _ = end_unacknowledged(&stream, passenger::WRITE_LIMIT);
@@ -144,7 +144,7 @@ async fn greet(stream: TcpStream, peer: SocketAddr, door: Arc<Door>, tasks: Task
         Some(Wanted::Session) => {}
         Some(Wanted::Enrolment) => {
             return tasks.spawn("enrolment", async move {
-                if let Err(error) = tokio::time::timeout(ENROLMENT_LIMIT, Box::pin(enrol(&door, peer, stream)))
+                if let Err(error) = tokio::time::timeout(ENROLMENT_LIMIT, Box::pin(enrol(&context, peer, stream)))
                     .await
                     .unwrap_or_else(|late| Err(late.into()))
                 {
@@ -154,21 +154,21 @@ async fn greet(stream: TcpStream, peer: SocketAddr, door: Arc<Door>, tasks: Task
         }
         None => return tracing::debug!(%peer, "a peer offers no supported protocol, or several"),
     }
-    let tls = match TlsAcceptor::from(door.identity.to_agents()).accept(stream).await {
+    let tls = match TlsAcceptor::from(context.identity.to_agents()).accept(stream).await {
         Ok(tls) => tls,
         Err(error) => return tracing::debug!(%peer, %error, "TLS handshake failed"),
     };
-    door.greetings.know([peer.ip()]);
-    let Ok(seat) = door.agents.clone().try_acquire_owned() else {
+    context.greetings.know([peer.ip()]);
+    let Ok(seat) = context.agents.clone().try_acquire_owned() else {
         return tracing::warn!(%peer, "too many agents, rejecting connection");
     };
     tasks.spawn("agent", async move {
         let _seat = seat;
-        Box::pin(carry(tls, peer, &door)).await;
+        Box::pin(carry(tls, peer, &context)).await;
     });
 }
 
-async fn carry(tls: TlsStream<Rewound<TcpStream>>, peer: SocketAddr, door: &Door) {
+async fn carry(tls: TlsStream<PrefixedStream<TcpStream>>, peer: SocketAddr, context: &ListenerContext) {
     let chain = tls.get_ref().1.peer_certificates().unwrap_or_default();
     let Some(certificate) = chain.first() else { return };
     let key = match proctor_pki::key_fingerprint_der(certificate) {
@@ -176,17 +176,17 @@ async fn carry(tls: TlsStream<Rewound<TcpStream>>, peer: SocketAddr, door: &Door
         Err(error) => return tracing::debug!(%peer, %error, "the certificate of an agent cannot be read"),
     };
     let certificate_der = certificate.as_ref().to_vec();
-    let Some(_of_key) = door.of_keys.take(key.clone()) else {
+    let Some(_of_key) = context.of_keys.take(key.clone()) else {
         return tracing::debug!(%peer, key, "an agent has too many connections: one is closed");
     };
     let welcome_by = Instant::now() + WELCOME_LIMIT;
-    let passage = match door.boarding.board(&door.upstreams, &key, certificate_der).await {
+    let passage = match context.boarding.board(&context.upstreams, &key, certificate_der).await {
         Ok(passage) => passage,
-        Err(TurnedAway::Busy(retry_after)) => {
+        Err(NotBoarded::Busy(retry_after)) => {
             tracing::debug!(%peer, ?retry_after, "too many greetings: an agent is told to come back");
             return Box::pin(tell_busy(tls, retry_after)).await;
         }
-        Err(TurnedAway::NoRoom) => {
+        Err(NotBoarded::NoRoom) => {
             return tracing::debug!(%peer, "no connection to the server has room: an agent is turned away");
         }
     };
@@ -195,18 +195,18 @@ async fn carry(tls: TlsStream<Rewound<TcpStream>>, peer: SocketAddr, door: &Door
 }
 
 /// Copies bytes both ways between the peer and the server.
-async fn enrol(door: &Door, peer: SocketAddr, stream: Rewound<TcpStream>) -> io::Result<()> {
-    let slot = door.enrolments.begin(peer.ip()).ok_or_else(|| io::Error::other("too many enrolments from there"))?;
+async fn enrol(context: &ListenerContext, peer: SocketAddr, stream: PrefixedStream<TcpStream>) -> io::Result<()> {
+    let slot = context.enrolments.begin(peer.ip()).ok_or_else(|| io::Error::other("too many enrolments from there"))?;
     tokio::select! {
-        passed = pass_to_server(door, stream) => passed,
+        passed = pass_to_server(context, stream) => passed,
         () = slot.gives_way.cancelled() => Err(io::Error::other("it gives way to a newer one")),
     }
 }
 
-async fn pass_to_server(door: &Door, stream: Rewound<TcpStream>) -> io::Result<()> {
+async fn pass_to_server(context: &ListenerContext, stream: PrefixedStream<TcpStream>) -> io::Result<()> {
     let (first, peer) = stream.into_parts();
     let mut server = None;
-    for address in &door.upstreams.addresses {
+    for address in &context.upstreams.addresses {
         let connecting = tokio::time::timeout(SERVER_CONNECT_LIMIT, TcpStream::connect(address));
         match connecting.await.unwrap_or_else(|late| Err(late.into())) {
             Ok(connected) => {

@@ -23,7 +23,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::greetings::{Greeting, Greetings};
 use crate::identity::Identity;
-use crate::passenger::Heard;
+use crate::passenger::HeartbeatSet;
 use crate::{Options, explain};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -67,7 +67,7 @@ enum UpstreamEnd {
 
 impl UpstreamEnd {
     /// What it means and what to do, in one line.
-    fn told(&self, server: &str) -> String {
+    fn explain(&self, server: &str) -> String {
         match self {
             Self::Silent => explain(&NoSession::Silent, server),
             Self::Stuck => explain(&NoSession::Stuck, server),
@@ -97,7 +97,7 @@ impl From<Lost> for UpstreamEnd {
 #[derive(Clone, Debug)]
 struct Open {
     streams: Streams,
-    heard: Heard,
+    heard: HeartbeatSet,
     greetings: Greetings,
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct Upstreams {
 /// What an agent needs of its connection to the server.
 pub(crate) struct Passage {
     pub(crate) stream: MuxStream,
-    pub(crate) heard: Heard,
+    pub(crate) heard: HeartbeatSet,
     pub(crate) greeting: Greeting,
 }
 
@@ -122,7 +122,8 @@ impl Upstreams {
 
     #[cfg(test)]
     pub(crate) fn with_one_connection() -> Self {
-        let open = Open { streams: Streams::new(1000), heard: Heard::default(), greetings: Greetings::default() };
+        let open =
+            Open { streams: Streams::new(1000), heard: HeartbeatSet::default(), greetings: Greetings::default() };
         Self { addresses: Vec::new(), open: Mutex::new(vec![Some(open)]) }
     }
 
@@ -156,13 +157,13 @@ pub(crate) fn start(options: &Options, identity: Arc<Identity>, tasks: &Tasks) -
     let count = options.connections as usize;
     let upstreams = Arc::new(Upstreams { addresses: options.upstreams.clone(), open: Mutex::new(vec![None; count]) });
     for index in 0..count {
-        let keep = Keep {
+        let keeper = ConnectionKeeper {
             index,
             streams_max: RELAY_STREAMS_MAX.min(options.agents_max as usize),
             identity: identity.clone(),
             upstreams: upstreams.clone(),
         };
-        tasks.spawn_critical("upstream connection", keep.run());
+        tasks.spawn_critical("upstream connection", keeper.run());
     }
     let of_report = upstreams.clone();
     tasks.spawn("load report", async move { report(&of_report).await });
@@ -171,26 +172,26 @@ pub(crate) fn start(options: &Options, identity: Arc<Identity>, tasks: &Tasks) -
 
 /// Logs a line if something has changed, at most once per period.
 async fn report(upstreams: &Upstreams) {
-    let (mut period, mut told) = (tokio::time::interval(REPORT_PERIOD), (0, 0));
+    let (mut period, mut logged) = (tokio::time::interval(REPORT_PERIOD), (0, 0));
     loop {
         period.tick().await;
         let (connections, agents) = upstreams.load();
-        if (connections, agents) != told {
+        if (connections, agents) != logged {
             tracing::info!(connections, agents, "carrying");
-            told = (connections, agents);
+            logged = (connections, agents);
         }
     }
 }
 
 /// One of the connections.
-struct Keep {
+struct ConnectionKeeper {
     index: usize,
     streams_max: usize,
     identity: Arc<Identity>,
     upstreams: Arc<Upstreams>,
 }
 
-impl Keep {
+impl ConnectionKeeper {
     async fn run(self) {
         let mut short = Backoff::new(Duration::from_millis(100), Duration::from_secs(3));
         let mut refused = Backoff::new(REFUSED_WAIT * 2 / 3, REFUSED_WAIT * 4 / 3);
@@ -214,7 +215,7 @@ impl Keep {
                 | UpstreamEnd::Link(_)
                 | UpstreamEnd::Pki(_) => short.next_wait(),
             };
-            tracing::warn!(server, why = %ended.told(server), ?wait, "not connected to the server");
+            tracing::warn!(server, why = %ended.explain(server), ?wait, "not connected to the server");
             tokio::time::sleep(wait).await;
         }
     }
@@ -223,10 +224,13 @@ impl Keep {
         let connecting = Box::pin(self.connect(server));
         let connected = tokio::time::timeout(CONNECT_LIMIT, connecting).await.map_err(|_| UpstreamEnd::Silent)?;
         let (frames, arrivals, interval) = connected?;
-        let open =
-            Open { streams: Streams::new(self.streams_max), heard: Heard::default(), greetings: Greetings::default() };
+        let open = Open {
+            streams: Streams::new(self.streams_max),
+            heard: HeartbeatSet::default(),
+            greetings: Greetings::default(),
+        };
         tracing::info!(server, "connected to the server");
-        let _listed = Listed::new(self, open.clone());
+        let _open_guard = OpenGuard::new(self, open.clone());
         self.carry(frames, arrivals, interval, &open).await
     }
 
@@ -307,7 +311,7 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
     mut frames: Outgoing<S, RelayFrame, RelayFrame>,
     interval: Duration,
     streams: &Streams,
-    heard: &Heard,
+    heard: &HeartbeatSet,
     renewal: impl Fn() -> Option<Vec<u8>>,
     (is_news, trusted): (&Notify, impl Fn() -> Option<Trusted>),
 ) -> Result<std::convert::Infallible, UpstreamEnd> {
@@ -349,22 +353,22 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// One of the open connections until it is dropped, which also ends its streams.
-struct Listed<'a> {
-    keep: &'a Keep,
+struct OpenGuard<'a> {
+    keeper: &'a ConnectionKeeper,
     streams: Streams,
 }
 
-impl<'a> Listed<'a> {
-    fn new(keep: &'a Keep, open: Open) -> Self {
+impl<'a> OpenGuard<'a> {
+    fn new(keeper: &'a ConnectionKeeper, open: Open) -> Self {
         let streams = open.streams.clone();
-        keep.upstreams.open.lock()[keep.index] = Some(open);
-        Self { keep, streams }
+        keeper.upstreams.open.lock()[keeper.index] = Some(open);
+        Self { keeper, streams }
     }
 }
 
-impl Drop for Listed<'_> {
+impl Drop for OpenGuard<'_> {
     fn drop(&mut self) {
-        self.keep.upstreams.open.lock()[self.keep.index] = None;
+        self.keeper.upstreams.open.lock()[self.keeper.index] = None;
         self.streams.end();
     }
 }
@@ -379,7 +383,7 @@ mod tests {
     #[tokio::test]
     async fn a_relay_that_stops_says_of_no_agent_that_it_has_left() {
         let streams = Streams::new(2);
-        let open = Open { streams: streams.clone(), heard: Heard::default(), greetings: Greetings::default() };
+        let open = Open { streams: streams.clone(), heard: HeartbeatSet::default(), greetings: Greetings::default() };
         let upstreams = Upstreams { addresses: Vec::new(), open: Mutex::new(vec![Some(open)]) };
         let passage = upstreams.board("key", Vec::new()).await.expect("there is room");
         while streams.poll_frame().is_some() {}
@@ -400,7 +404,7 @@ mod tests {
         let counters = near.counters();
         let (frames, _arrivals): (Outgoing<_, RelayFrame, RelayFrame>, Incoming<_, RelayFrame, RelayFrame>) =
             ends(framed(near, RelayCodec::relay()), counters);
-        let (streams, heard) = (Streams::new(AGENTS), Heard::default());
+        let (streams, heard) = (Streams::new(AGENTS), HeartbeatSet::default());
         let mut agents = Vec::new();
         for _ in 0..AGENTS {
             let mut stream = streams.open(Vec::new()).unwrap();

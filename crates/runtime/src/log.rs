@@ -126,8 +126,7 @@ fn write_all(shared: &Shared, mut out: impl Write) {
 fn write_batch(out: &mut impl Write, batch: &[u8], dropped: u64) -> u64 {
     let lines = || batch.iter().filter(|byte| **byte == b'\n').count() as u64;
     let mut write = |bytes: &[u8]| out.write_all(bytes).and_then(|()| out.flush());
-    if dropped > 0 && write(format!("{dropped} log lines were dropped: stderr was blocked\n").as_bytes()).is_err()
-    {
+    if dropped > 0 && write(format!("{dropped} log lines were dropped: stderr was blocked\n").as_bytes()).is_err() {
         return dropped + lines();
     }
     if write(batch).is_err() { lines() } else { 0 }

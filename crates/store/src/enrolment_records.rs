@@ -183,9 +183,7 @@ pub enum SessionRefusal {
          relays of its own area (proctor-agent --server)"
     )]
     OtherArea { agent: AgentId, of_host: u32, cloud: u32 },
-    #[error(
-        "the certificate of host {host} has expired: let it come back with `proctor hosts approve {host}`"
-    )]
+    #[error("the certificate of host {host} has expired: let it come back with `proctor hosts approve {host}`")]
     CertificateExpired { host: HostKey },
     #[error("host {host} awaits approval: approve it with `proctor hosts approve {host}`")]
     AwaitsApproval { host: HostKey },

@@ -208,9 +208,7 @@ async fn answered(
     }
     let permit = request.may_wait().then(|| operations.try_acquire());
     let Ok(_permit) = permit.transpose() else {
-        return refused(&format!(
-            "{OPERATIONS_MAX} local operations are in progress: try again later"
-        ));
+        return refused(&format!("{OPERATIONS_MAX} local operations are in progress: try again later"));
     };
     let (answer, answered) = oneshot::channel();
     if inbox.send(Input::Local(LocalCall { request, uid, answer })).await.is_err() {

@@ -170,11 +170,11 @@ pub(crate) struct BindingIdArgs {
 
 pub(super) async fn whoami(session: &Session) -> Result<CommandEnd> {
     let who = session.client.whoami().await?;
-    output::print_or(session.output, &who, || told(session.client.server(), &who))?;
+    output::print_or(session.output, &who, || render(session.client.server(), &who))?;
     Ok(CommandEnd::Success)
 }
 
-fn told(server: &str, who: &Who) -> String {
+fn render(server: &str, who: &Who) -> String {
     let name = |name: Option<&String>| name.map_or("-", String::as_str).to_owned();
     let mut text =
         format!("server  {server}\napp     {}\nuser    {}\n", name(who.app.as_ref()), name(who.user.as_ref()));

@@ -52,7 +52,7 @@ pub(super) async fn show(session: &Session, args: LogsArgs) -> Result<CommandEnd
 /// Until stdout is closed or the program is interrupted. Waits for a host or server that is away; ends if the first
 /// read shows that there is nothing to follow.
 async fn follow_log(session: &Session, process: &ProcessKey, mut query: LogQuery) -> Result<CommandEnd> {
-    let mut told = None;
+    let mut shown = None;
     loop {
         match session.client.log(process, &query).await {
             Ok(log) => {
@@ -60,7 +60,7 @@ async fn follow_log(session: &Session, process: &ProcessKey, mut query: LogQuery
                     tell_problem(&log);
                     return Ok(CommandEnd::success_if(false));
                 }
-                if told.replace(log.state) != Some(log.state) {
+                if shown.replace(log.state) != Some(log.state) {
                     tell_problem(&log);
                 }
                 tell_gap(&log);
@@ -156,14 +156,14 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_with_the_hosts_own_reason() {
-        let told = |state: &str, reason: &str| problem(&log(state, reason)).unwrap();
+        let text = |state: &str, reason: &str| problem(&log(state, reason)).unwrap();
 
         assert_eq!(problem(&log("read", "")), None);
-        assert_eq!(told("missing", ""), "there is no /var/log/m.log on its host");
+        assert_eq!(text("missing", ""), "there is no /var/log/m.log on its host");
         assert_eq!(
-            told("denied", "user 'web' may not read it"),
+            text("denied", "user 'web' may not read it"),
             "/var/log/m.log cannot be read: user 'web' may not read it"
         );
-        assert_eq!(told("agent_too_old", ""), "its host's agent is too old to read logs: upgrade it");
+        assert_eq!(text("agent_too_old", ""), "its host's agent is too old to read logs: upgrade it");
     }
 }

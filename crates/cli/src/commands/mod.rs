@@ -145,7 +145,12 @@ impl Session {
             let mut table = TextTable::new(&["HOST", "CODE", "RESULT", "MESSAGE"]).right(&[1]);
             for row in rows {
                 let style = if row.is_success() { CellStyle::Good } else { CellStyle::Bad };
-                table.row([plain(&row.host), plain(row.code), (row.name.clone(), style), plain(&row.told.message)]);
+                table.row([
+                    plain(&row.host),
+                    plain(row.code),
+                    (row.name.clone(), style),
+                    plain(&row.localized.message),
+                ]);
             }
             table
         })?;

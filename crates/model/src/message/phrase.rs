@@ -66,20 +66,20 @@ impl Phrase {
 
     /// In the wording of this version.
     pub fn english(&self) -> String {
-        self.told(|entry| entry.english)
+        self.render(|entry| entry.english)
     }
 
     pub fn chinese(&self) -> String {
-        self.told(|entry| entry.chinese)
+        self.render(|entry| entry.chinese)
     }
 
-    fn told(&self, template: fn(&Entry) -> &'static str) -> String {
+    fn render(&self, template: fn(&Entry) -> &'static str) -> String {
         let texts: Vec<String> = self
             .args
             .iter()
             .map(|arg| match arg {
                 Arg::Text(text) => text.clone(),
-                Arg::Phrase(phrase) => phrase.told(template),
+                Arg::Phrase(phrase) => phrase.render(template),
             })
             .collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -89,26 +89,26 @@ impl Phrase {
 
 /// `template` with a text for each name. Braces around anything else stay.
 pub(super) fn filled(template: &str, names: &[&str], texts: &[&str]) -> String {
-    let mut told = String::with_capacity(template.len() + texts.iter().map(|text| text.len()).sum::<usize>());
+    let mut rendered = String::with_capacity(template.len() + texts.iter().map(|text| text.len()).sum::<usize>());
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('{') {
-        told += before;
+        rendered += before;
         let named = after.split_once('}').and_then(|(name, after)| {
             let index = names.iter().position(|known| *known == name)?;
             Some((texts.get(index)?, after))
         });
         match named {
             Some((text, after)) => {
-                told += text;
+                rendered += text;
                 rest = after;
             }
             None => {
-                told.push('{');
+                rendered.push('{');
                 rest = after;
             }
         }
     }
-    told + rest
+    rendered + rest
 }
 
 impl Serialize for Phrase {

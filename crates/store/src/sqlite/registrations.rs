@@ -58,7 +58,7 @@ pub(super) struct Registrar<'c> {
 
 /// One of the wanted changes.
 #[derive(Clone, Copy)]
-struct Place {
+struct WantedOnHost {
     /// Its index in the list.
     number: usize,
     host: i64,
@@ -101,11 +101,11 @@ impl<'c> Registrar<'c> {
         let mut answers = vec![Registered::NoHost; wanted.len()];
         let before = hosts::newest_generation(self.connection)?;
         let mut newest = before;
-        for (key, mut places) in self.by_process(wanted)? {
+        for (key, mut targets) in self.by_process(wanted)? {
             // In host order, in which the rows are read and written.
-            places.sort_by_key(|place| place.host);
-            while !places.is_empty() {
-                places = self.change_process(key, &places, wanted, mode, &mut newest, &mut answers)?;
+            targets.sort_by_key(|target| target.host);
+            while !targets.is_empty() {
+                targets = self.change_process(key, &targets, wanted, mode, &mut newest, &mut answers)?;
             }
         }
         if newest > before {
@@ -115,10 +115,10 @@ impl<'c> Registrar<'c> {
     }
 
     /// Those whose agent is bound to a host.
-    fn by_process<'a>(&self, wanted: &[Wanted<'a>]) -> Tried<Vec<(&'a ProcessKey, Vec<Place>)>> {
+    fn by_process<'a>(&self, wanted: &[Wanted<'a>]) -> Tried<Vec<(&'a ProcessKey, Vec<WantedOnHost>)>> {
         let mut hosts = Hosts::new(self.connection, wanted, self.whole_from)?;
         let mut numbers: HashMap<&ProcessKey, usize> = HashMap::new();
-        let mut processes: Vec<(&ProcessKey, Vec<Place>)> = Vec::new();
+        let mut processes: Vec<(&ProcessKey, Vec<WantedOnHost>)> = Vec::new();
         let mut last = 0;
         for (number, Wanted { agent, key, .. }) in wanted.iter().copied().enumerate() {
             let Some(host) = hosts.of(agent)? else { continue };
@@ -129,7 +129,7 @@ impl<'c> Registrar<'c> {
                     processes.push((key, Vec::new()));
                 }
             }
-            processes[last].1.push(Place { number, host });
+            processes[last].1.push(WantedOnHost { number, host });
         }
         Ok(processes)
     }
@@ -138,39 +138,39 @@ impl<'c> Registrar<'c> {
     fn change_process(
         &mut self,
         key: &ProcessKey,
-        places: &[Place],
+        targets: &[WantedOnHost],
         wanted: &[Wanted<'_>],
         mode: RegisterMode,
         newest: &mut i64,
         answers: &mut [Registered],
-    ) -> Tried<Vec<Place>> {
-        let mut rows = self.rows_of(key, places)?.into_iter().peekable();
+    ) -> Tried<Vec<WantedOnHost>> {
+        let mut rows = self.rows_of(key, targets)?.into_iter().peekable();
         let mut changes: BTreeMap<Option<i64>, Changes> = BTreeMap::new();
         let mut again = Vec::new();
         let mut last_host = None;
-        for place in places {
-            if last_host.replace(place.host) == Some(place.host) {
-                again.push(*place);
+        for target in targets {
+            if last_host.replace(target.host) == Some(target.host) {
+                again.push(*target);
                 continue;
             }
-            while rows.next_if(|row| row.host < place.host).is_some() {}
-            let row = rows.next_if(|row| row.host == place.host);
+            while rows.next_if(|row| row.host < target.host).is_some() {}
+            let row = rows.next_if(|row| row.host == target.host);
             let present = row.as_ref().and_then(|row| Some((row.spec?, row.generation)));
-            let spec = match wanted[place.number].spec {
+            let spec = match wanted[target.number].spec {
                 // Before the spec is written: a change without effect must leave nothing behind.
                 Some(_) if present.is_some() && mode == RegisterMode::Create => {
-                    answers[place.number] = Registered::Exists;
+                    answers[target.number] = Registered::Exists;
                     continue;
                 }
                 Some(spec) => Some(self.specs.put(self.connection, spec)?.number),
                 None => None,
             };
             match (spec, present) {
-                (None, None) => answers[place.number] = Registered::NoHost,
+                (None, None) => answers[target.number] = Registered::NoHost,
                 (Some(spec), Some((present, generation))) if spec == present => {
-                    answers[place.number] = Registered::Stored { generation: generation.cast_unsigned() };
+                    answers[target.number] = Registered::Stored { generation: generation.cast_unsigned() };
                 }
-                (Some(_), _) | (None, Some(_)) => changes.entry(spec).or_default().add(place, row.as_ref()),
+                (Some(_), _) | (None, Some(_)) => changes.entry(spec).or_default().add(target, row.as_ref()),
             }
         }
         for (spec, changes) in changes {
@@ -181,9 +181,9 @@ impl<'c> Registrar<'c> {
 
     /// The rows of a process that may be wanted, in host order, like the list itself. If many are wanted, all are
     /// read.
-    fn rows_of(&self, key: &ProcessKey, places: &[Place]) -> Tried<Vec<Row>> {
+    fn rows_of(&self, key: &ProcessKey, targets: &[WantedOnHost]) -> Tried<Vec<Row>> {
         let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
-        if places.len() >= self.whole_from {
+        if targets.len() >= self.whole_from {
             let mut statement = self.connection.prepare_cached(
                 "SELECT host, id, revision, generation, spec FROM process
                  WHERE namespace = ?1 AND name = ?2 ORDER BY host",
@@ -195,9 +195,9 @@ impl<'c> Registrar<'c> {
             "SELECT host, id, revision, generation, spec FROM process
              WHERE namespace = ?1 AND name = ?2 AND host = ?3",
         )?;
-        let mut rows = Vec::with_capacity(places.len());
-        for place in places {
-            rows.extend(statement.query_row((namespace, name, place.host), row).optional()?);
+        let mut rows = Vec::with_capacity(targets.len());
+        for target in targets {
+            rows.extend(statement.query_row((namespace, name, target.host), row).optional()?);
         }
         Ok(rows)
     }
@@ -280,12 +280,12 @@ impl<'c> Registrar<'c> {
 }
 
 impl Changes {
-    fn add(&mut self, place: &Place, row: Option<&Row>) {
+    fn add(&mut self, target: &WantedOnHost, row: Option<&Row>) {
         let Some(row) = row else {
-            self.new.push((place.host, place.number));
+            self.new.push((target.host, target.number));
             return;
         };
-        self.changed.push((row.id, place.number));
+        self.changed.push((row.id, target.number));
         if row.revision >= REVISIONS_KEPT {
             self.old.push(row.id);
         }

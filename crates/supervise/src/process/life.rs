@@ -31,7 +31,7 @@ impl Process {
             return self.replace_next(&waiting, next);
         }
         let is_anew = !self.record.registered || self.record.registered_at != next.registered_at;
-        if is_anew && next.is_elsewhere(&self.record.spec) {
+        if is_anew && next.is_other_process(&self.record.spec) {
             if self.record.registered {
                 self.forget(now);
             }
@@ -54,7 +54,7 @@ impl Process {
     fn replace_next(&mut self, waiting: &Registration, next: Registration) {
         let is_anew = waiting.registered_at != next.registered_at;
         let managed = next.managed || (waiting.managed && !is_anew);
-        if is_anew && next.is_elsewhere(&waiting.spec) {
+        if is_anew && next.is_other_process(&waiting.spec) {
             self.answer_waiting(|_| messages::registered_elsewhere_before());
         }
         self.record.next = Some(Box::new(Registration { managed, ..next }));

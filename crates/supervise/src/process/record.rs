@@ -143,8 +143,8 @@ pub struct Registration {
 }
 
 impl Registration {
-    pub(super) fn is_elsewhere(&self, than: &Spec) -> bool {
-        self.spec.identity.is_elsewhere(&than.identity)
+    pub(super) fn is_other_process(&self, than: &Spec) -> bool {
+        self.spec.identity.is_other_process(&than.identity)
     }
 }
 

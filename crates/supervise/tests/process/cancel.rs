@@ -32,7 +32,10 @@ fn a_cancelled_start_kills_its_command_and_leaves_nothing_behind() {
 
     let outcome = world.outcome(start).unwrap();
     assert_eq!(outcome.code, Code::Cancelled);
-    assert!(outcome.message.contains("start command") && outcome.message.contains("no process is running"), "{outcome:?}");
+    assert!(
+        outcome.message.contains("start command") && outcome.message.contains("no process is running"),
+        "{outcome:?}"
+    );
     world.pass(Duration::from_secs(600));
     assert!(!world.is_alive() && !world.machine.managed());
 }

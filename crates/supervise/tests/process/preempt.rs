@@ -249,7 +249,8 @@ fn a_stop_or_kill_does_not_wait_for_a_start_that_hangs() {
 
             let outcome = world.outcome(start).expect("it gives way");
             assert_eq!(outcome.code, Code::CommandFailed);
-            let expected = format!("the start was interrupted by a later {kind} while its start command was in progress");
+            let expected =
+                format!("the start was interrupted by a later {kind} while its start command was in progress");
             assert!(outcome.message.starts_with(&expected), "{}", outcome.message);
             assert_eq!(world.outcome(later).expect("it does not wait").code, Code::NotRunning);
             assert_eq!((world.descendants(), world.is_alive(), world.machine.managed()), (0, false, false));

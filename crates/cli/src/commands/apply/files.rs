@@ -202,7 +202,7 @@ mod tests {
         read(&[path])
     }
 
-    fn told(name: &str, text: &str) -> String {
+    fn error_of(name: &str, text: &str) -> String {
         format!("{:#}", read_one(name, text).unwrap_err())
     }
 
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_its_file_entry_and_field() {
+    fn a_mistake_is_reported_with_its_file_entry_and_field() {
         let process = |fields: &str| format!("[[process]]\nspec = {{}}\n{fields}");
         let cases = [
             (process("meta = { namespace = 'w', name = 'n' }"), "x.toml: process[0]: hosts: exactly one"),
@@ -267,7 +267,7 @@ mod tests {
             (String::new(), "declare no process and no pool"),
         ];
         for (text, expected) in cases {
-            let error = told("x.toml", &text);
+            let error = error_of("x.toml", &text);
             assert!(error.contains(expected), "{text}\n{error}");
         }
     }

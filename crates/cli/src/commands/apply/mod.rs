@@ -80,19 +80,19 @@ async fn carry_out(client: &Client, work: &mut Work) -> Result<()> {
     };
     for (step, row) in todo.into_iter().zip(rows) {
         if !row.is_success() {
-            step.problem = Some(format!("{} ({})", row.told.message, row.code));
+            step.problem = Some(format!("{} ({})", row.localized.message, row.code));
         }
     }
     Ok(())
 }
 
 fn print(output: Output, steps: &Vec<Step>) -> Result<()> {
-    output::print_or(output, steps, || told(steps, output == Output::Wide))
+    output::print_or(output, steps, || render(steps, output == Output::Wide))
 }
 
 /// Like a diff: `+` new, `~` changed, `-` gone, `!` not possible. Unchanged entries are only counted, and the
 /// fields of new ones are shown only with `-o wide`.
-fn told(steps: &[Step], wide: bool) -> String {
+fn render(steps: &[Step], wide: bool) -> String {
     let mut text = String::new();
     for step in steps {
         let sign = match (step.action, &step.problem) {
@@ -147,7 +147,7 @@ mod tests {
         ];
 
         assert_eq!(
-            told(&steps, false),
+            render(&steps, false),
             "+ process web/进程 on 0:10.0.0.1\n\
              ~ process web/进程 on 0:10.0.0.2\n    control.start: - -> \"x\"\n\
              ! process web/进程 on 0:10.0.0.4: may not\n    control.start: - -> \"x\"\n\

@@ -140,7 +140,7 @@ async fn plan_process(client: &Client, process: DeclaredProcess, hosts: &[String
         host: host.clone(),
         // For a new entry that is refused, only the reason matters.
         changes: if change.refused.is_some() && !change.registered { Vec::new() } else { change.changes },
-        problem: change.refused.map(|refusal| refusal.told.message),
+        problem: change.refused.map(|refusal| refusal.localized.message),
     };
     let steps = hosts.iter().zip(planned.hosts).map(step).collect();
     Ok(Work { what: What::Register(process.body), steps })

@@ -95,29 +95,30 @@ fn relays(hosts: &[HostView]) -> Option<Check> {
     for host in hosts.iter().filter(|host| host.unreachable) {
         *areas.entry(host.cloud).or_default() += 1;
     }
-    let told: Vec<String> = areas.iter().map(|(cloud, hosts)| format!("cloud area {cloud} ({hosts} hosts)")).collect();
-    let found = format!("unreachable, no relay is connected: {}", named(&told));
+    let listed: Vec<String> =
+        areas.iter().map(|(cloud, hosts)| format!("cloud area {cloud} ({hosts} hosts)")).collect();
+    let found = format!("unreachable, no relay is connected: {}", named(&listed));
     let advice = "see proctor relays list, and the relays' logs; agents there supervise on";
-    (!told.is_empty()).then(|| Check::fail("relays", found, advice))
+    (!listed.is_empty()).then(|| Check::fail("relays", found, advice))
 }
 
 /// As they were when the agents connected.
 fn clocks(hosts: &[HostView]) -> Check {
     const CHECK: &str = "agents' clocks";
-    let told: Vec<(&HostView, i64)> =
+    let offsets: Vec<(&HostView, i64)> =
         hosts.iter().filter_map(|host| Some((host, host.clock_ahead_ms?.saturating_abs() / 1000))).collect();
-    if told.is_empty() {
-        return Check::unchecked(CHECK, "no connected agent tells its time");
+    if offsets.is_empty() {
+        return Check::unchecked(CHECK, "no connected agent reports its clock");
     }
-    let apart: Vec<String> = told
+    let apart: Vec<String> = offsets
         .iter()
         .filter(|(_, seconds)| *seconds > CLOCK_WARN_SECS)
         .map(|(host, seconds)| format!("{} by {seconds} s", host.host))
         .collect();
-    let worst = told.iter().map(|(_, seconds)| *seconds).max().unwrap_or_default();
+    let worst = offsets.iter().map(|(_, seconds)| *seconds).max().unwrap_or_default();
     let advice = "set the clocks by NTP: schedules and times of events are wrong there";
     match worst {
-        0..=CLOCK_WARN_SECS => Check::ok(CHECK, format!("{} agree with the server's", told.len())),
+        0..=CLOCK_WARN_SECS => Check::ok(CHECK, format!("{} agree with the server's", offsets.len())),
         ..=CLOCK_FAIL_SECS => Check::warn(CHECK, format!("differ from the server's: {}", named(&apart)), advice),
         _ => Check::fail(CHECK, format!("differ from the server's: {}", named(&apart)), advice),
     }
@@ -125,20 +126,20 @@ fn clocks(hosts: &[HostView]) -> Check {
 
 fn certificates(hosts: &[HostView], now: i64) -> Check {
     const CHECK: &str = "agents' certificates";
-    let told: Vec<(&HostView, i64)> = hosts
+    let remaining: Vec<(&HostView, i64)> = hosts
         .iter()
         .filter_map(|host| Some((host, (host.certificate_expires_at? - now).div_euclid(DAY_SECS))))
         .collect();
-    let Some(least) = told.iter().map(|(_, days)| *days).min() else {
-        return Check::unchecked(CHECK, "the server does not tell when they end");
+    let Some(least) = remaining.iter().map(|(_, days)| *days).min() else {
+        return Check::unchecked(CHECK, "the server does not say when they expire");
     };
-    let ending: Vec<String> = told
+    let ending: Vec<String> = remaining
         .iter()
         .filter(|(_, days)| *days < AGENT_CERTIFICATE_WARN_DAYS)
         .map(|(host, days)| format!("{} in {days} days", host.host))
         .collect();
     if ending.is_empty() {
-        return Check::ok(CHECK, format!("{} of connected agents, the first expires in {least} days", told.len()));
+        return Check::ok(CHECK, format!("{} of connected agents, the first expires in {least} days", remaining.len()));
     }
     let advice = "read the logs of these agents: they should have renewed them";
     Check::warn(CHECK, format!("expire soon: {}", named(&ending)), advice)
@@ -146,25 +147,26 @@ fn certificates(hosts: &[HostView], now: i64) -> Check {
 
 /// None if no agent reports it.
 fn policies(hosts: &[HostView]) -> Option<Check> {
-    let told: Vec<&str> = hosts.iter().filter_map(|host| host.facts.policy.as_deref()).collect();
-    let with = told.iter().filter(|policy| !policy.is_empty()).count();
-    let found = match (with, told.len()) {
+    let policies: Vec<&str> = hosts.iter().filter_map(|host| host.facts.policy.as_deref()).collect();
+    let with = policies.iter().filter(|policy| !policy.is_empty()).count();
+    let found = match (with, policies.len()) {
         (_, 0) => return None,
         (0, _) => "no host has a policy: its agent does what its server says".to_owned(),
         (with, all) => format!("in force on {with} of {all} hosts"),
     };
-    Some(Check::ok("owners' policies", found))
+    Some(Check::ok("host policies", found))
 }
 
 fn processes(troubled: &[ProcessView]) -> Check {
-    let told = |process: &ProcessView| format!("{} on {}", process.process, process.host);
+    let label = |process: &ProcessView| format!("{} on {}", process.process, process.host);
     let is_failed = |process: &&ProcessView| process.phase == proctor_model::Phase::Failed;
-    let refused: Vec<String> = troubled.iter().filter(|process| process.reason.contains(BY_POLICY)).map(told).collect();
+    let refused: Vec<String> =
+        troubled.iter().filter(|process| process.reason.contains(BY_POLICY)).map(label).collect();
     if !refused.is_empty() {
         let found = format!("{} refused by the policy of their host: {}", refused.len(), named(&refused));
         return Check::warn("processes", found, "ask the owner of the host, or change the process");
     }
-    let failed: Vec<String> = troubled.iter().filter(is_failed).map(told).collect();
+    let failed: Vec<String> = troubled.iter().filter(is_failed).map(label).collect();
     if failed.is_empty() {
         return Check::ok("processes", "none has failed");
     }

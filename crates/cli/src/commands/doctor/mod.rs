@@ -173,14 +173,14 @@ fn rights(who: &Who) -> Check {
         return Check::warn("rights", "we may do nothing", advice);
     }
     let alike = who.allowed.chunk_by(|one, next| one.scopes == next.scopes);
-    let told = alike.map(|alike| {
+    let rights = alike.map(|alike| {
         let classes: Vec<&str> = alike.iter().map(|allowed| allowed.class.as_str()).collect();
         match alike[0].scopes.as_slice() {
             [one] => format!("{} on {one}", classes.join(", ")),
             several => format!("{} on {} scopes", classes.join(", "), several.len()),
         }
     });
-    Check::ok("rights", told.collect::<Vec<_>>().join("; "))
+    Check::ok("rights", rights.collect::<Vec<_>>().join("; "))
 }
 
 /// Of the HTTP side. Its name and issuer were verified, or there would be no answer.
@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clocks_that_are_apart_are_told() {
+    fn clocks_that_differ_are_reported() {
         let date = Some("Thu, 01 Jan 1970 01:00:00 GMT");
 
         assert_eq!(clock_check(date, 3600).state, State::Ok);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn little_space_for_the_store_is_told() {
+    fn little_space_for_the_store_is_reported() {
         let left =
             |free_bytes| disk_space(&StorageView { bytes: 0, free_bytes, disk_bytes: Some(1 << 40), tables: vec![] });
 
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_ends_soon_is_told() {
+    fn a_certificate_that_expires_soon_is_reported() {
         let made = jiff::Timestamp::from_second(1_000_000_000).unwrap();
         let secret = proctor_pki::Authority::generate(made).unwrap();
         let (chain, _) = proctor_pki::Authority::load(&secret).unwrap().issue_server(made).unwrap();
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_may_is_told_in_a_line() {
+    fn our_permissions_are_reported_in_one_line() {
         let allowed = |class: &str, scopes: &[&str]| Allowed {
             class: class.to_owned(),
             scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),

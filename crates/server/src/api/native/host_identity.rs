@@ -106,7 +106,7 @@ pub(super) async fn remove(
     let site = state.control.sites(&[HostRef::Key(host)]).await?.pop().flatten();
     let agent = site.map_or_else(|| "no agent".to_owned(), |site| format!("agent {}", site.agent));
     let named = format!("{target}: {agent}, its registrations and pools");
-    let was_there = state.control.administer(&caller.who, "remove_host", [&named], work, told).await?;
+    let was_there = state.control.administer(&caller.who, "remove_host", [&named], work, audit_result).await?;
     removed(was_there, &host, target)
 }
 
@@ -114,7 +114,7 @@ pub(super) async fn remove(
 const NAMED_MAX: usize = 20;
 
 fn told_of_revoked(revoked: &Option<Vec<AgentId>>) -> String {
-    let Some(agents) = revoked else { return told(&false) };
+    let Some(agents) = revoked else { return audit_result(&false) };
     let names: Vec<&str> = agents.iter().take(NAMED_MAX).map(AgentId::as_str).collect();
     match agents.len() {
         0 => "done: no agent has this key now".to_owned(),
@@ -124,7 +124,7 @@ fn told_of_revoked(revoked: &Option<Vec<AgentId>>) -> String {
     }
 }
 
-fn told(was_there: &bool) -> String {
+fn audit_result(was_there: &bool) -> String {
     if *was_there { "done" } else { "not known" }.to_owned()
 }
 

@@ -13,7 +13,7 @@ use proctor_store::{ProcessCursor, ProcessOrder, ProcessRecord, ProcessSort as S
 use super::body::{Params, page_limit};
 use super::caller::Authenticated;
 use super::hosts::{not_registered, parse_host_param};
-use super::told::told;
+use super::localized::localized;
 use super::{ApiState, Result, cursor, selector};
 use crate::control::HostRef;
 
@@ -162,7 +162,7 @@ fn full(record: ProcessRecord) -> ProcessView {
 
 fn brief(record: ProcessRecord) -> ProcessView {
     let snapshot = record.snapshot.unwrap_or_default();
-    let why: Reason = told(&snapshot.reason());
+    let why: Reason = localized(&snapshot.reason());
     ProcessView {
         process: record.key.to_string(),
         host: record.host.to_string(),

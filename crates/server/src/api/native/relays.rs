@@ -52,8 +52,8 @@ pub(super) async fn revoke(
     let target = format!("relay {relay}");
     let of_relay = relay.clone();
     let work = move |control: Control| async move { control.revoke_relay(&of_relay).await };
-    let told = |was_there: &bool| if *was_there { "done" } else { "not known" }.to_owned();
-    let was_there = state.control.administer(&caller.who, "revoke_relay", [&target], work, told).await?;
+    let audit_result = |was_there: &bool| if *was_there { "done" } else { "not known" }.to_owned();
+    let was_there = state.control.administer(&caller.who, "revoke_relay", [&target], work, audit_result).await?;
     if was_there {
         return Ok(Json(Removed { removed: target }));
     }

@@ -127,7 +127,7 @@ pub(super) async fn change_own_password(
     let work = move |control: Control| async move {
         Ok(control.set_user_password(&user, Some(hash), proved, clock::unix_millis()).await?)
     };
-    let changed = state.control.audited(&caller.who, deed, work, told).await?;
+    let changed = state.control.audited(&caller.who, deed, work, audit_result).await?;
     state.forget_verified();
     changed?;
     Ok(StatusCode::NO_CONTENT)
@@ -225,7 +225,7 @@ async fn prove(state: &ApiState, attempt: SignIn, peer: &str) -> Result<Proved> 
 }
 
 /// The result, in the words of the audit log.
-fn told(ended: &std::result::Result<(), Refusal>) -> String {
+fn audit_result(ended: &std::result::Result<(), Refusal>) -> String {
     match ended {
         Ok(()) => "done".to_owned(),
         Err(refusal) => format!("refused: {refusal}"),
@@ -248,7 +248,7 @@ async fn open(state: &ApiState, proved: Proved, origin: Origin) -> Result<(Token
     let deed = AuditAction::new("sign_in", None).on([format!("session {} of user {}, by {by}", token.id, caller.user)]);
     let kept = token.clone();
     let work = |control: Control| async move { Ok(control.put_session(kept, credential).await?) };
-    let kept = state.control.audited(&caller, deed, work, told).await?;
+    let kept = state.control.audited(&caller, deed, work, audit_result).await?;
     kept.map_err(|refusal| NativeError::new(Kind::Unauthenticated, refusal.message()))?;
     caller.proof.user_token = Some(token.id.clone());
     Ok((text, token, caller))

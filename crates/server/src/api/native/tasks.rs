@@ -13,8 +13,8 @@ use proctor_store::{Rollout, TargetFilter, TaskSummary};
 use super::body::{Params, page_limit};
 use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
+use super::localized::localized;
 use super::operations::idempotency;
-use super::told::told;
 use super::{ApiState, Result};
 use crate::control::SubmitOptions;
 
@@ -82,7 +82,7 @@ pub(super) async fn targets(
         let operation = OperationId::first(id, row.index);
         let why = if row.outcome.is_none() { state.control.waits_for(&operation) } else { None };
         let shown = self::row(row);
-        TargetRow { told: why.as_ref().map_or(shown.told, told), ..shown }
+        TargetRow { localized: why.as_ref().map_or(shown.localized, localized), ..shown }
     };
     let mut targets: Vec<TargetRow> = rows.into_iter().take(limit as usize).map(waiting).collect();
     if query.output == Some(false) {
@@ -232,7 +232,7 @@ fn rollout_view(rollout: Rollout) -> RolloutView {
         canary: rollout.canary,
         wait_healthy: rollout.wait_healthy,
         released: rollout.released,
-        why: rollout.reason().as_ref().map(told).unwrap_or_default(),
+        why: rollout.reason().as_ref().map(localized).unwrap_or_default(),
     }
 }
 
@@ -246,7 +246,7 @@ pub(super) fn row(row: proctor_store::TargetRow) -> TargetRow {
         operation: row.kind.map(|kind| kind.to_string()),
         code: outcome.code.number(),
         name: outcome.code.name().to_owned(),
-        told: told(&outcome.message),
+        localized: localized(&outcome.message),
         output: outcome.output,
         snapshot: outcome.snapshot,
     }

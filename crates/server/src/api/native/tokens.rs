@@ -46,12 +46,13 @@ pub(super) async fn create(
         }
         Ok(Ok(control.create_token(request).await))
     };
-    let told = |made: &Made| match made {
+    let audit_result = |made: &Made| match made {
         Ok(Ok((token, _))) => format!("done: join token {}", token.id),
         Ok(Err(error)) => format!("failed: {error}"),
         Err(refusal) => format!("refused: {refusal}"),
     };
-    let (token, expires_at) = state.control.administer(&caller.who, "create_token", [target], work, told).await???;
+    let (token, expires_at) =
+        state.control.administer(&caller.who, "create_token", [target], work, audit_result).await???;
     let answer = CreatedToken { id: token.id.clone(), token: token.to_string(), expires_at: expires_at / 1000 };
     Ok((StatusCode::CREATED, Json(answer)))
 }

@@ -44,7 +44,7 @@ macro_rules! sentence {
 
 sentence! {
     /// The result of something.
-    Told { message: String, message_id, message_args }
+    LocalizedMessage { message: String, message_id, message_args }
 }
 
 sentence! {
