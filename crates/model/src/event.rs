@@ -1,7 +1,7 @@
 //! Events, as people and other systems see them.
 //!
 //! An event is created once, by an agent or by the server, and never changes. Its details are for programs, its
-//! content is a sentence for people. [`Event::gse_json`] is the format that GSE uses for the five events that both
+//! content is a sentence for people. [`Event::gse_record`] is the format that GSE uses for the five events that both
 //! have.
 
 use std::collections::BTreeMap;
@@ -229,8 +229,8 @@ impl Event {
         self.report_id.filter(|id| *id > 0).unwrap_or(GSE_DATA_ID)
     }
 
-    /// One element of `data` in [`Self::gse_json`]. The group is the pool whose limit it is about, otherwise that
-    /// of the whole namespace.
+    /// The event as GSE reports it, one element of `data`; None for a kind that GSE does not have, and without a
+    /// process. The group is the pool whose limit it is about, otherwise that of the whole namespace.
     pub fn gse_record(&self, host: &HostKey, agent: &AgentId) -> Option<Value> {
         let (name, process) = (self.kind.gse_name()?, self.process.as_ref()?);
         let proc_name = if self.proc_name.is_empty() { process.name.as_str() } else { &self.proc_name };
@@ -248,12 +248,6 @@ impl Event {
                 "bk_agent_id": agent,
             },
         }))
-    }
-
-    /// The event as GSE reports it; None for a kind that GSE does not have, and without a process.
-    pub fn gse_json(&self, host: &HostKey, agent: &AgentId) -> Option<Value> {
-        let record = self.gse_record(host, agent)?;
-        Some(json!({ "data": [record], "data_id": self.gse_data_id() }))
     }
 }
 
@@ -275,7 +269,8 @@ mod tests {
     }
 
     fn gse(event: &Event) -> Option<Value> {
-        event.gse_json(&"0:127.0.0.1".parse().unwrap(), &"a-1".parse().unwrap())
+        let record = event.gse_record(&"0:127.0.0.1".parse().unwrap(), &"a-1".parse().unwrap())?;
+        Some(json!({ "data": [record], "data_id": event.gse_data_id() }))
     }
 
     /// The example of the GSE documents, word for word.

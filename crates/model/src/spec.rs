@@ -206,11 +206,6 @@ impl SpecHash {
     pub fn as_str(&self) -> &str {
         &self.0
     }
-
-    /// A hash read from a store; it addresses a spec only if it was made by [`Spec::hash`].
-    pub fn from_stored(text: String) -> Self {
-        Self(text)
-    }
 }
 
 impl Spec {
