@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use proctor_runtime::{Backoff, Tasks, prepare_link};
 use proctor_wire::{
     Counted, Incoming, Lost, MuxError, MuxStream, NoSession, Outgoing, RELAY_STREAMS_MAX, RelayCodec, RelayFrame,
-    Streams, Trusted, WireError, ends, framed,
+    Streams, Trusted, ends, framed,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -43,53 +43,42 @@ type Stream = TlsStream<Counted<TcpStream>>;
 type Frames = Outgoing<Stream, RelayFrame, RelayFrame>;
 type Arrivals = Incoming<Stream, RelayFrame, RelayFrame>;
 
+/// Why a connection to the server has ended.
 #[derive(Debug, thiserror::Error)]
 enum UpstreamEnd {
-    #[error("cannot connect")]
-    Connect(#[from] std::io::Error),
-    #[error("the server does not answer")]
-    Silent,
-    #[error("the server does not read")]
-    Stuck,
-    #[error("the server closed the connection")]
-    Closed,
-    #[error("the server refused: {reason}")]
-    Refused { reason: String, retry: bool },
+    #[error(transparent)]
+    Session(#[from] NoSession),
     #[error("the server violated the protocol")]
     Rules(#[from] MuxError),
     #[error("the server sent a message that only a relay may send")]
     Misspoken,
-    #[error("the link broke")]
-    Link(#[source] WireError),
     #[error("the identity cannot be used")]
     Pki(#[from] proctor_pki::PkiError),
 }
 
 impl UpstreamEnd {
+    fn refused(reason: String, retry: bool) -> Self {
+        Self::Session(NoSession::Refused { reason, retry })
+    }
+
     /// What it means and what to do, in one line.
     fn explain(&self, server: &str) -> String {
         match self {
-            Self::Silent => explain(&NoSession::Silent, server),
-            Self::Stuck => explain(&NoSession::Stuck, server),
-            Self::Closed => explain(&NoSession::Closed, server),
-            Self::Connect(_)
-            | Self::Refused { .. }
-            | Self::Rules(_)
-            | Self::Misspoken
-            | Self::Link(_)
-            | Self::Pki(_) => explain(self, server),
+            Self::Session(no_session) => explain(no_session, server),
+            Self::Rules(_) | Self::Misspoken | Self::Pki(_) => explain(self, server),
         }
+    }
+}
+
+impl From<std::io::Error> for UpstreamEnd {
+    fn from(error: std::io::Error) -> Self {
+        Self::Session(error.into())
     }
 }
 
 impl From<Lost> for UpstreamEnd {
     fn from(lost: Lost) -> Self {
-        match lost {
-            Lost::Closed => Self::Closed,
-            Lost::Silent => Self::Silent,
-            Lost::Stuck => Self::Stuck,
-            Lost::Broken(error) => Self::Link(error),
-        }
+        Self::Session(lost.into())
     }
 }
 
@@ -204,16 +193,10 @@ impl ConnectionKeeper {
                 short.reset();
             }
             let wait = match &ended {
-                UpstreamEnd::Refused { retry: false, .. } => refused.next_wait(),
-                UpstreamEnd::Refused { .. }
-                | UpstreamEnd::Connect(_)
-                | UpstreamEnd::Silent
-                | UpstreamEnd::Stuck
-                | UpstreamEnd::Closed
-                | UpstreamEnd::Rules(_)
-                | UpstreamEnd::Misspoken
-                | UpstreamEnd::Link(_)
-                | UpstreamEnd::Pki(_) => short.next_wait(),
+                UpstreamEnd::Session(NoSession::Refused { retry: false, .. }) => refused.next_wait(),
+                UpstreamEnd::Session(_) | UpstreamEnd::Rules(_) | UpstreamEnd::Misspoken | UpstreamEnd::Pki(_) => {
+                    short.next_wait()
+                }
             };
             tracing::warn!(server, why = %ended.explain(server), ?wait, "not connected to the server");
             tokio::time::sleep(wait).await;
@@ -222,7 +205,7 @@ impl ConnectionKeeper {
 
     async fn connect_and_carry(&self, server: &str) -> Result<std::convert::Infallible, UpstreamEnd> {
         let connecting = Box::pin(self.connect(server));
-        let connected = tokio::time::timeout(CONNECT_LIMIT, connecting).await.map_err(|_| UpstreamEnd::Silent)?;
+        let connected = tokio::time::timeout(CONNECT_LIMIT, connecting).await.map_err(|_| NoSession::Silent)?;
         let (frames, arrivals, interval) = connected?;
         let open = Open {
             streams: Streams::new(self.streams_max),
@@ -249,7 +232,7 @@ impl ConnectionKeeper {
                 let interval = beats_interval.clamp(Duration::from_millis(100), BEATS_INTERVAL_MAX);
                 Ok((frames, arrivals, interval))
             }
-            RelayFrame::Refused { reason, retry } => Err(UpstreamEnd::Refused { reason, retry }),
+            RelayFrame::Refused { reason, retry } => Err(UpstreamEnd::refused(reason, retry)),
             _ => Err(UpstreamEnd::Misspoken),
         }
     }
@@ -284,7 +267,7 @@ impl ConnectionKeeper {
                         }
                         heard_of.notify_one();
                     }
-                    Some(RelayFrame::Refused { reason, retry }) => return Err(UpstreamEnd::Refused { reason, retry }),
+                    Some(RelayFrame::Refused { reason, retry }) => return Err(UpstreamEnd::refused(reason, retry)),
                     Some(
                         RelayFrame::Hello { .. }
                         | RelayFrame::Welcome { .. }
