@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use proctor_model::{
     AgentId, Code, HostKey, OperationId, OperationKind, Outcome, ProcessKey, Snapshot, Spec, TaskId, messages,
 };
+use proctor_store::conformance::{Joining, spec};
 use proctor_store::prelude::*;
 use proctor_store::sqlite::SqliteStore;
-use proctor_store::{Enrolment, JoinToken, NewTask, Target, TargetFilter, TargetQuery, TaskItem, conformance::spec};
+use proctor_store::{NewTask, Target, TargetFilter, TargetQuery, TaskItem};
 use rusqlite::Connection;
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -268,34 +269,13 @@ fn host(number: usize) -> HostKey {
 }
 
 async fn enrol(store: &Arc<SqliteStore>, count: usize) {
-    let token = JoinToken {
-        id: "t".to_owned(),
-        secret_hash: "h".to_owned(),
-        uses: u32::MAX,
-        expires_at: i64::MAX,
-        cloud: None,
-        business: None,
-        host: None,
-    };
-    store.put_token(token).await.unwrap();
     let mut calls = JoinSet::new();
     for number in 0..count {
         if calls.len() >= ENROLMENTS_AT_ONCE {
             calls.join_next().await;
         }
         let store = Arc::clone(store);
-        calls.spawn(async move {
-            let enrolment = Enrolment {
-                token_id: "t".to_owned(),
-                token_secret_hash: "h".to_owned(),
-                host: host(number),
-                agent: agent(number),
-                key_fingerprint: format!("key-{number}"),
-                remote: None,
-                needs_approval: false,
-            };
-            store.enrol(enrolment, 1).await.unwrap().unwrap();
-        });
+        calls.spawn(async move { Joining::of(host(number), agent(number)).enrol(&*store).await });
     }
     calls.join_all().await;
 }

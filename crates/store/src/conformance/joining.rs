@@ -22,14 +22,13 @@ pub struct Joining {
 impl Joining {
     /// With the key `key-AGENT`, for a host that nobody knows yet.
     pub fn new(host: &str, agent: &str) -> Self {
-        Self {
-            host: host.parse().expect("a host in a test"),
-            agent: agent.parse().expect("an agent id in a test"),
-            key_fingerprint: format!("key-{agent}"),
-            is_named: false,
-            needs_approval: false,
-            now: 1,
-        }
+        Self::of(host.parse().expect("a host in a test"), agent.parse().expect("an agent id in a test"))
+    }
+
+    /// As [`Self::new`].
+    pub fn of(host: HostKey, agent: AgentId) -> Self {
+        let key_fingerprint = format!("key-{agent}");
+        Self { host, agent, key_fingerprint, is_named: false, needs_approval: false, now: 1 }
     }
 
     /// Makes the token and uses it.

@@ -76,7 +76,7 @@ fn read_all(connection: &Connection, filter: &Filter) -> Tried<Vec<ProcessRecord
     Ok(records)
 }
 
-pub(super) fn at(connection: &Connection, places: &[(AgentId, ProcessKey)]) -> Tried<Vec<Option<ProcessRecord>>> {
+pub(super) fn at(connection: &Connection, keys: &[(AgentId, ProcessKey)]) -> Tried<Vec<Option<ProcessRecord>>> {
     let mut statement = connection.prepare_cached(&format!(
         "{SELECT_RECORD} FROM host JOIN process ON process.host = host.id LEFT JOIN placement USING (cloud, ip)
          {WITH_SNAPSHOT} WHERE agent = ?1 AND namespace = ?2 AND name = ?3 AND spec IS NOT NULL"
@@ -86,7 +86,7 @@ pub(super) fn at(connection: &Connection, places: &[(AgentId, ProcessKey)]) -> T
         let mut rows = statement.query((agent.as_str(), key.namespace.as_str(), key.name.as_str()))?;
         rows.next()?.map(|row| record(connection, row, &mut specs)).transpose()
     };
-    places.iter().map(&mut read).collect()
+    keys.iter().map(&mut read).collect()
 }
 
 /// From the columns of [`SELECT_RECORD`].
