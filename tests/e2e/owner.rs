@@ -7,9 +7,7 @@ use std::process::Command;
 use proctor_testkit::{Agent, Fleet, Subject, binary, eventually};
 use serde_json::{Value, json};
 
-use crate::{code, hosts, instance};
-
-const IP: &str = "127.0.0.1";
+use crate::{IP, code, hosts, instance, operate, register};
 
 fn write_policy(fleet: &Fleet, text: &str) -> PathBuf {
     let path = fleet.dir().join("policy.toml");
@@ -23,20 +21,6 @@ fn write_policy(fleet: &Fleet, text: &str) -> PathBuf {
 async fn agent_under(fleet: &Fleet, policy: &str) -> Agent {
     let path = write_policy(fleet, policy);
     fleet.agent_with(IP, &["--policy", path.to_str().unwrap()]).await.unwrap()
-}
-
-async fn register(fleet: &Fleet, subject: &Subject, change: impl FnOnce(&mut Value)) {
-    let mut spec = subject.spec();
-    change(&mut spec);
-    let body = json!({"meta": subject.meta(), "hosts": hosts(&[IP]), "spec": spec});
-    let answer = fleet.gse("update_proc_info", &body).await.unwrap();
-    assert_eq!(code(&answer["data"], IP, &subject.name), 0, "{answer}");
-}
-
-async fn operate(fleet: &Fleet, subject: &Subject, op_type: i64) -> Value {
-    let body = json!({"meta": subject.meta(), "op_type": op_type, "hosts": hosts(&[IP])});
-    let rows = fleet.operate("operate_proc", &body).await.unwrap();
-    rows[format!("0:0:{IP}:e2e:{}", subject.name)].clone()
 }
 
 /// Every event of this type about the process.

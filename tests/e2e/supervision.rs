@@ -4,28 +4,12 @@ use proctor_testkit::{Agent, Fleet, Subject, eventually};
 use serde_json::{Value, json};
 
 use crate::scenarios::zero_list;
-use crate::{code, hosts, instance};
-
-const IP: &str = "127.0.0.1";
+use crate::{IP, hosts, instance, operate, register};
 
 async fn fleet() -> (Fleet, Agent) {
     let fleet = Fleet::start().await.unwrap();
     let agent = fleet.agent(IP).await.unwrap();
     (fleet, agent)
-}
-
-async fn register(fleet: &Fleet, subject: &Subject, change: impl FnOnce(&mut Value)) {
-    let mut spec = subject.spec();
-    change(&mut spec);
-    let body = json!({"meta": subject.meta(), "hosts": hosts(&[IP]), "spec": spec});
-    let answer = fleet.gse("update_proc_info", &body).await.unwrap();
-    assert_eq!(code(&answer["data"], IP, &subject.name), 0, "{answer}");
-}
-
-async fn operate(fleet: &Fleet, subject: &Subject, op_type: i64) -> Value {
-    let body = json!({"meta": subject.meta(), "op_type": op_type, "hosts": hosts(&[IP])});
-    let rows = fleet.operate("operate_proc", &body).await.unwrap();
-    rows[format!("0:0:{IP}:e2e:{}", subject.name)].clone()
 }
 
 /// A start command that runs perl code under the subject's name, with its pid file.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::d_restarts::storm;
 use super::zero::{Bystander, no_zombies};
 use super::{IP, Scene, until};
-use crate::{content, hosts, row};
+use crate::{content, hosts, operate, row};
 
 /// A health command that does what the file `mode` says, every second.
 fn examined(_: &Subject, spec: &mut Value) {
@@ -301,12 +301,6 @@ async fn odd_agent(fleet: &Fleet, house: &Path, agent: &str, line: &str) -> Prog
     let arguments =
         ["-c", line, "sh", agent, "--server", &server, "--state-dir", &state, "--ip", IP, "--token", &token];
     Program::start("/bin/sh", &arguments.map(String::from), &house.join("agent.log")).unwrap()
-}
-
-async fn operate(fleet: &Fleet, subject: &Subject, op_type: i64) -> Value {
-    let body = json!({"meta": subject.meta(), "op_type": op_type, "hosts": hosts(&[IP])});
-    let rows = fleet.operate("operate_proc", &body).await.unwrap();
-    row(&rows, IP, &subject.name).clone()
 }
 
 async fn register(fleet: &Fleet, subject: &Subject, user: &str) {
