@@ -11,13 +11,13 @@ use crate::local::{LocalAnswer, LocalCall, LocalRequest};
 use proctor_model::samples::spec;
 use tokio::sync::oneshot;
 
-mod elsewhere;
 mod held;
 mod hung_mounts;
 mod limits;
 mod logs;
 mod metrics;
 mod mishaps;
+mod reregistration;
 mod usage;
 
 /// Generous: the machine may be busy.
