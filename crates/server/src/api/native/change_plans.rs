@@ -65,7 +65,7 @@ pub(super) async fn delete_pool(
     pool_plan(&state, &caller.who, vec![Wish { namespace, id, limits: None }], hosts, planned).await
 }
 
-/// What forgetting a process would do.
+/// What unregistering a process would do.
 #[utoipa::path(post, path = "/processes/{namespace}/{name}/unregister/plan", operation_id = "plan_unregistration",
                params(("namespace" = String, Path), ("name" = String, Path)), request_body = Unregistration,
                tag = "processes", responses((status = 200, body = UnregistrationPlan)))]

@@ -22,8 +22,9 @@ const MISTAKES_MAX: usize = 20;
 /// What the first line may say instead of a host.
 const HEADER: &str = "cloud";
 
-/// Places many hosts at once, and makes or names their businesses. As JSON a list of rows; as CSV lines of
-/// `cloud,ip,business[,business_name]`, of which the first may be a header.
+/// Assigns many hosts at once, and creates or renames their businesses.
+///
+/// As JSON a list of rows; as CSV lines of `cloud,ip,business[,business_name]`, of which the first may be a header.
 #[utoipa::path(post, path = "/hosts/import", operation_id = "import_hosts", tag = "hosts",
                request_body(content((Vec<ImportRow> = "application/json"), (String = "text/csv"))),
                responses((status = 200, body = Imported)))]

@@ -75,7 +75,7 @@ pub(super) async fn plan(
     Ok(Json(RegistrationPlan { process: process.key.to_string(), hosts }))
 }
 
-/// Forgets a process on hosts. A managed one is released and lives on.
+/// Unregisters a process on hosts. A managed one is released and keeps running.
 #[utoipa::path(delete, path = "/processes/{namespace}/{name}", operation_id = "unregister",
                params(("namespace" = String, Path), ("name" = String, Path)), request_body = Unregistration,
                tag = "processes", responses((status = 200, body = Rows)))]
@@ -92,8 +92,8 @@ pub(super) async fn unregister(
     Ok(rows(&hosts, outcomes))
 }
 
-/// What register_proc_info would read, of a body without a field that nobody knows. It is the whole truth here:
-/// what it omits is not kept from an earlier registration.
+/// What register_proc_info would read, from a body without unknown fields. It is complete: what it omits is not
+/// kept from an earlier registration.
 fn read(body: &Registration) -> std::result::Result<(Process, Arc<Spec>), FieldError> {
     body.check()?;
     let (process, given) = registration(&(&body.0).into(), RegisterMode::Create)?;

@@ -40,7 +40,7 @@ fn view(state: RelayState) -> RelayView {
     }
 }
 
-/// Revokes a relay: it connects no more, and the sessions that it carries end at once.
+/// Revokes a relay: it can no longer connect, and the sessions that it carries are closed at once.
 #[utoipa::path(delete, path = "/relays/{relay}", operation_id = "revoke_relay", params(("relay" = String, Path)),
                tag = "hosts", responses((status = 200, body = Removed)))]
 pub(super) async fn revoke(

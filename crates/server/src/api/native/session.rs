@@ -34,10 +34,10 @@ use crate::user_token::TokenText;
 
 /// A user, a password or a token, with room to spare.
 const ATTEMPT_BYTES_MAX: usize = 8 * 1024;
-/// Answers that hold a session are for the one who asked, and not to be kept on the way.
+/// Answers that contain a session are for the caller only, and must not be cached.
 const NOT_KEPT: (header::HeaderName, HeaderValue) = (header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
 
-/// Somebody who has proved who they are.
+/// Somebody who has authenticated.
 struct Proved {
     user: String,
     /// In the words of the audit.
@@ -101,7 +101,7 @@ pub(super) async fn sign_out(
     Ok((StatusCode::NO_CONTENT, AppendHeaders([(header::SET_COOKIE, cookie)])))
 }
 
-/// Changes the password of the user who calls, and closes all their sessions.
+/// Changes the caller's own password, and closes all their sessions.
 #[utoipa::path(put, path = "/session/password", operation_id = "change_own_password", request_body = OwnPassword,
                tag = "session", responses((status = 204)))]
 pub(super) async fn change_own_password(
@@ -153,7 +153,7 @@ pub(super) async fn set_password(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Makes a link that signs a user in once.
+/// Creates a link that signs a user in once.
 #[utoipa::path(post, path = "/users/{name}/sign-in-link", operation_id = "create_sign_in_link",
                params(("name" = String, Path)), tag = "access", responses((status = 201, body = SignInLink)))]
 pub(super) async fn create_link(

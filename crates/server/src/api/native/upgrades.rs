@@ -55,7 +55,7 @@ pub(super) async fn plan(
     }))
 }
 
-/// Begins an upgrade of agents, ring by ring. One at a time.
+/// Starts an upgrade of agents, ring by ring. One at a time.
 #[utoipa::path(post, path = "/upgrades", operation_id = "start_upgrade", request_body = NewUpgrade, tag = "hosts",
                responses((status = 201, body = UpgradeView)))]
 pub(super) async fn start(
@@ -97,7 +97,7 @@ pub(super) async fn start(
     Ok((StatusCode::CREATED, Json(view(upgrade))))
 }
 
-/// The last upgrades, the newest first.
+/// The last upgrades, newest first.
 #[utoipa::path(get, path = "/upgrades", operation_id = "upgrades", tag = "hosts",
                responses((status = 200, body = UpgradeList)))]
 pub(super) async fn list(_: Authenticated, State(state): State<ApiState>) -> Result<Json<UpgradeList>> {
@@ -118,7 +118,7 @@ pub(super) async fn show(
     Ok(Json(UpgradeDetail { upgrade: view(upgrade), hosts: hosts.into_iter().map(host_view).collect() }))
 }
 
-/// Pauses an upgrade: hosts that were already told continue, and no other host is told until it is resumed.
+/// Pauses an upgrade: hosts that were notified continue, and no further host is notified until it is resumed.
 #[utoipa::path(post, path = "/upgrades/{id}/pause", operation_id = "pause_upgrade", params(("id" = String, Path)),
                tag = "hosts", responses((status = 200, body = UpgradeView)))]
 pub(super) async fn pause(
@@ -129,7 +129,7 @@ pub(super) async fn pause(
     steer(&caller, &state, &id, "pause_upgrade", UpgradeWish::Pause).await
 }
 
-/// Lets an upgrade go on that was paused.
+/// Resumes a paused upgrade.
 #[utoipa::path(post, path = "/upgrades/{id}/resume", operation_id = "resume_upgrade", params(("id" = String, Path)),
                tag = "hosts", responses((status = 200, body = UpgradeView)))]
 pub(super) async fn resume(
@@ -140,7 +140,9 @@ pub(super) async fn resume(
     steer(&caller, &state, &id, "resume_upgrade", UpgradeWish::Resume).await
 }
 
-/// Cancels an upgrade: no other host is told, and hosts that have not begun their trial get no build. Those on trial continue.
+/// Cancels an upgrade: no further host is notified, and hosts that have not begun their trial get no build.
+///
+/// Those on trial continue.
 #[utoipa::path(post, path = "/upgrades/{id}/cancel", operation_id = "cancel_upgrade", params(("id" = String, Path)),
                tag = "hosts", responses((status = 200, body = UpgradeView)))]
 pub(super) async fn cancel(
