@@ -1,4 +1,4 @@
-//! Who may ask, and where the credentials may be.
+//! Who may call, and where the credentials may be.
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};

@@ -1,4 +1,4 @@
-//! How much may be asked: targets in a call, calls in a second, calls at the same time.
+//! Limits: targets per call, calls per second, concurrent calls.
 
 use std::num::NonZeroU32;
 
@@ -75,8 +75,8 @@ pub(crate) async fn with_ordinary_apps(world: &World) {
     }
 }
 
-/// A call that is not polled any further stays where it is: at the store, with its permit. Found where calls of `other`
-/// are refused meanwhile.
+/// A call that is no longer polled stays where it is: at the store, with its permit. Detected by calls of `other`
+/// being refused meanwhile.
 pub(crate) async fn held_call<'a>(
     world: &'a World,
     app: &'a str,

@@ -30,7 +30,7 @@ async fn dismissal(link: &mut Link) -> String {
     reason
 }
 
-/// A session that the server knows to be recorded: messages are taken in order.
+/// A session that the server knows to be recorded: messages are handled in order.
 async fn settled_session(agent: &mut Agent, world: &World) -> Link {
     let mut link = agent.session(world, "run").await;
     link.send(FromAgent::Beat).await.unwrap();
@@ -196,7 +196,7 @@ async fn a_token_of_another_business_takes_neither_a_known_host_nor_a_placed_add
     let before = certificates_signed(&world).await;
 
     let of_known = Agent::new(HOST, "stranger").enrol(&world, &foreign).await.unwrap_err();
-    // Not even where an operator has let another key in: that was meant for the host's own business.
+    // Not even if an operator has allowed another key: that was meant for the host's own business.
     assert!(world.store.allow_rejoin(&owner.host, Some(i64::MAX)).await.unwrap());
     let of_open = Agent::new(HOST, "stranger").enrol(&world, &foreign).await.unwrap_err();
     let of_placed = Agent::new(free, "stranger").enrol(&world, &foreign).await.unwrap_err();
