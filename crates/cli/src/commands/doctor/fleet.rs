@@ -237,16 +237,16 @@ mod tests {
     }
 
     #[test]
-    fn clocks_of_agents_that_are_apart_are_told() {
+    fn clocks_of_agents_that_differ_are_reported() {
         let at = |ms: i64| clocks(&[host(json!({ "clock_ahead_ms": 5 })), host(json!({ "clock_ahead_ms": ms }))]);
 
         assert_eq!(clocks(&[host(json!({}))]).state, State::Unchecked);
         assert_eq!((at(-30_000).state, at(-31_000).state, at(301_000).state), (State::Ok, State::Warn, State::Fail));
-        assert_eq!(at(-31_000).found, "apart from the server's: 0:10.0.0.1 by 31 s");
+        assert_eq!(at(-31_000).found, "differ from the server's: 0:10.0.0.1 by 31 s");
     }
 
     #[test]
-    fn certificates_of_agents_that_end_soon_are_told() {
+    fn certificates_of_agents_that_expire_soon_are_reported() {
         let in_days = |days: i64| certificates(&[host(json!({ "certificate_expires_at": days * DAY_SECS }))], 0);
 
         assert_eq!((in_days(30).state, in_days(1).state, in_days(-1).state), (State::Ok, State::Warn, State::Warn));
