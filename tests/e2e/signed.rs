@@ -226,13 +226,16 @@ async fn refusals(fleet: &Fleet) -> Option<Vec<String>> {
 async fn a_carrier_that_changes_or_adds_commands_gets_nothing_done() {
     let fleet = Fleet::start().await.unwrap();
     let carrier = Carrier::start(&fleet, "e2e/unwanted").await;
-    let _agent = fleet.agent_through(carrier.port, IP, &[]).await.unwrap();
+    let agent = fleet.agent_through(carrier.port, IP, &[]).await.unwrap();
     let wanted = register(&fleet, fleet.dir(), "wanted").await;
     let unwanted = register(&fleet, fleet.dir(), "unwanted").await;
     let start = json!({"meta": wanted.meta(), "op_type": 0, "hosts": hosts(&[IP])});
 
     carrier.set(Mode::Adds);
     carrier.until_forged(1).await;
+    // Another mode closes the connection, perhaps before the agent has read what was added.
+    eventually("the agent refuses it", || async { agent.program.log().contains("it is not signed").then_some(()) })
+        .await;
     carrier.set(Mode::Changes);
     fleet.until_online(IP, true).await;
     fleet.gse("operate_proc", &start).await.unwrap();
