@@ -1,4 +1,4 @@
-//! What all measurements share.
+//! What all benchmarks share.
 
 use std::path::PathBuf;
 
@@ -24,12 +24,12 @@ impl Bench {
         Ok(Self { worker: Worker::build(dir.path())?, peers, only, _dir: dir })
     }
 
-    /// Who takes part; who cannot is noted.
+    /// Who takes part; those that cannot are noted.
     pub(crate) fn kinds(&self, table: &mut Table) -> Vec<Kind> {
         self.present(Kind::ALL.into_iter(), table)
     }
 
-    /// As [`Self::kinds`], with those that differ only at rest.
+    /// As [`Self::kinds`], including those that differ only when idle.
     pub(crate) fn kinds_at_rest(&self, table: &mut Table) -> Vec<Kind> {
         self.present(Kind::at_rest(), table)
     }

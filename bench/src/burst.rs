@@ -1,7 +1,7 @@
 //! A thousand processes killed at once, until all run again.
 //!
-//! The floor is the time that a bare parent needs to start as many by the same shell line, with
-//! the number of starts at a time that is best for it. Floor and supervisor take turns.
+//! The floor is the time that a bare parent needs to start as many with the same shell line, at its best degree of
+//! parallelism. Floor and supervisor take turns.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -49,7 +49,7 @@ async fn beside_floor(
     let (mut ours, mut floor) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         floor.push(start_all(&bench.worker, crowd.count, parallel, style)?);
-        // Until nobody is in the first second of a life, and the floor's own crowd is gone.
+        // Until no worker is in the first second of its life, and the floor's own workers are gone.
         tokio::time::sleep(Duration::from_secs(3)).await;
         ours.push(kill_all(&bench.worker, &supervisor)?);
         tokio::time::sleep(Duration::from_secs(3)).await;

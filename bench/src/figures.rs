@@ -1,4 +1,4 @@
-//! Samples, their summaries, and how both are told: a table for people, JSON for programs.
+//! Samples, their summaries, and their output: a table for people, JSON for programs.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ pub(crate) fn ratio(ours: Duration, floor: Duration) -> f64 {
     ours.as_secs_f64() / floor.as_secs_f64()
 }
 
-/// With as many digits as the figure deserves.
+/// With a sensible number of digits.
 pub(crate) fn millis(duration: Duration) -> String {
     let millis = duration.as_secs_f64() * 1000.0;
     if millis < 100.0 { format!("{millis:.2} ms") } else { format!("{millis:.0} ms") }
 }
 
-/// One measurement's result.
+/// The result of one benchmark.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) title: String,

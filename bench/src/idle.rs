@@ -1,4 +1,4 @@
-//! What a supervisor uses of one core while nothing happens, with limits on its processes.
+//! CPU usage of an idle supervisor, with limits on its processes.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::figures::Table;
 use crate::peers::{Crowd, Kind, Supervisor};
 use crate::procs;
 
-/// Limits look more closely at young processes.
+/// Limits are checked more often for young processes.
 const SETTLE: Duration = Duration::from_secs(30);
 const TICKS_PER_SECOND: f64 = 100.0;
 

@@ -1,5 +1,5 @@
-//! Benchmarks: every figure stands beside a floor or a peer that is measured in the same run,
-//! because machines differ and are noisy. Run with `make bench`; see docs/benchmarks.md.
+//! Benchmarks: every figure is shown next to a floor or a peer measured in the same run, because machines differ
+//! and are noisy. Run with `make bench`; see docs/benchmarks.md.
 
 mod bench;
 mod burst;
@@ -26,11 +26,11 @@ use bench::Bench;
 use figures::Table;
 use peers::Kind;
 
-/// Measures Proctor beside its peers and beside what the machine itself can do.
+/// Benchmark Proctor against its peers and against what the machine itself can do.
 #[derive(Debug, Parser)]
 struct Arguments {
     #[command(subcommand)]
-    which: Which,
+    benchmark: Benchmark,
     /// Where `scripts/install-bench-peers` has put the peers
     #[arg(long, value_name = "DIR", default_value = "target/bench-peers", global = true)]
     peers: PathBuf,
@@ -49,7 +49,7 @@ enum Output {
 }
 
 #[derive(Debug, Subcommand)]
-enum Which {
+enum Benchmark {
     /// From the SIGKILL of one of 100 processes until the next one runs
     Restart {
         #[arg(long, default_value_t = 200)]
@@ -118,27 +118,27 @@ enum Which {
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    if let Which::NatsResponders(options) = arguments.which {
+    if let Benchmark::NatsResponders(options) = arguments.benchmark {
         return fleet::nats::respond(options).await;
     }
-    // Workers that are left behind are ours to wait for. Any pid switches it on.
+    // Orphaned workers are ours to reap. Any pid turns it on.
     set_child_subreaper(Some(Pid::INIT))?;
     let bench = Bench::new(arguments.peers, arguments.only)?;
     let all = [
-        Which::Restart { rounds: 200 },
-        Which::Burst { count: 1000, rounds: 3 },
-        Which::Many { count: 1000 },
-        Which::Memory { counts: vec![100, 1000] },
-        Which::Survival,
-        Which::Idle { count: 1000, seconds: 60 },
-        Which::Idle { count: 10_000, seconds: 60 },
-        Which::Throughput { concurrency: 32, seconds: 10 },
-        Which::Server { parts: Vec::new(), rounds: 10, seconds: 10 },
-        Which::Backup { targets: 1_000_000, rate: 200 },
+        Benchmark::Restart { rounds: 200 },
+        Benchmark::Burst { count: 1000, rounds: 3 },
+        Benchmark::Many { count: 1000 },
+        Benchmark::Memory { counts: vec![100, 1000] },
+        Benchmark::Survival,
+        Benchmark::Idle { count: 1000, seconds: 60 },
+        Benchmark::Idle { count: 10_000, seconds: 60 },
+        Benchmark::Throughput { concurrency: 32, seconds: 10 },
+        Benchmark::Server { parts: Vec::new(), rounds: 10, seconds: 10 },
+        Benchmark::Backup { targets: 1_000_000, rate: 200 },
     ];
-    let chosen = if matches!(arguments.which, Which::All) { Vec::from(all) } else { vec![arguments.which] };
-    for which in chosen {
-        for table in measure(&bench, which).await? {
+    let chosen = if matches!(arguments.benchmark, Benchmark::All) { Vec::from(all) } else { vec![arguments.benchmark] };
+    for benchmark in chosen {
+        for table in measure(&bench, benchmark).await? {
             match arguments.output {
                 Output::Table => println!("{}", table.markdown()),
                 Output::Json => println!("{}", table.json()),
@@ -148,18 +148,18 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-async fn measure(bench: &Bench, which: Which) -> Result<Vec<Table>> {
-    match which {
-        Which::Restart { rounds } => restart::measure(bench, rounds).await,
-        Which::Burst { count, rounds } => burst::measure(bench, count, rounds).await,
-        Which::Many { count } => many::measure(count).await,
-        Which::Idle { count, seconds } => idle::measure(bench, count, seconds).await,
-        Which::Memory { counts } => memory::measure(bench, &counts).await,
-        Which::Survival => survival::measure(bench).await,
-        Which::Throughput { concurrency, seconds } => throughput::measure(concurrency, seconds).await,
-        Which::Server { parts, rounds, seconds } => server::measure(&parts, rounds, seconds).await,
-        Which::Backup { targets, rate } => server::backup::measure(targets, rate).await,
-        Which::Fleet(options) => fleet::measure(bench, &options).await,
-        Which::NatsResponders(_) | Which::All => Ok(Vec::new()),
+async fn measure(bench: &Bench, benchmark: Benchmark) -> Result<Vec<Table>> {
+    match benchmark {
+        Benchmark::Restart { rounds } => restart::measure(bench, rounds).await,
+        Benchmark::Burst { count, rounds } => burst::measure(bench, count, rounds).await,
+        Benchmark::Many { count } => many::measure(count).await,
+        Benchmark::Idle { count, seconds } => idle::measure(bench, count, seconds).await,
+        Benchmark::Memory { counts } => memory::measure(bench, &counts).await,
+        Benchmark::Survival => survival::measure(bench).await,
+        Benchmark::Throughput { concurrency, seconds } => throughput::measure(concurrency, seconds).await,
+        Benchmark::Server { parts, rounds, seconds } => server::measure(&parts, rounds, seconds).await,
+        Benchmark::Backup { targets, rate } => server::backup::measure(targets, rate).await,
+        Benchmark::Fleet(options) => fleet::measure(bench, &options).await,
+        Benchmark::NatsResponders(_) | Benchmark::All => Ok(Vec::new()),
     }
 }

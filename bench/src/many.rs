@@ -1,4 +1,4 @@
-//! A thousand of one thing in one call: what is asked of every process must not cost a walk over all of them.
+//! A thousand operations in one call: what is asked of every process must not cost a walk over all of them.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -13,31 +13,31 @@ use crate::figures::{Table, millis};
 const IP: &str = "127.0.0.1";
 const PATIENCE: Duration = Duration::from_secs(300);
 const POLL_PERIOD: Duration = Duration::from_millis(20);
-/// Limits are set by one call for each process, so many at a time.
+/// Limits are set by one call per process, this many at a time.
 const UPDATES_AT_ONCE: usize = 32;
 /// Of the host's memory; less than the smallest process has for itself.
 const TINY_PERCENT: f64 = 0.0001;
-/// Of start commands that hang; taken off what is shown.
+/// Time limit of start commands that hang; subtracted from the figures.
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// How long a start without a pid file is waited for; taken off what is shown.
+/// How long a start without a pid file is waited for; subtracted from the figures.
 const SEEK: Duration = Duration::from_secs(5);
-/// What was ended is looked at again after this: a process that is started again without an interval is back by then.
+/// What was ended is checked again after this: a process that is restarted without an interval is back by then.
 const RELAUNCH: Duration = Duration::from_secs(2);
 
 /// What is done to all of them at once.
 #[derive(Clone, Copy, Debug)]
-enum Deed {
+enum BulkOperation {
     Start,
     Status,
     Kill,
     Stop,
-    /// Start commands that hang until their time is over.
+    /// Start commands that hang until their timeout.
     TimedOut,
     /// Starts that leave something behind and no pid file.
     Swept,
 }
 
-impl Deed {
+impl BulkOperation {
     /// In this order: what is stopped or killed was started before.
     const ALL: [Self; 7] =
         [Self::Start, Self::Status, Self::Kill, Self::Start, Self::Stop, Self::TimedOut, Self::Swept];
@@ -78,7 +78,7 @@ impl Deed {
         }
     }
 
-    /// How many run afterwards, of so many.
+    /// How many of this many run afterwards.
     fn leaves(self, count: usize) -> usize {
         match self {
             Self::Start | Self::Status => count,
@@ -86,12 +86,12 @@ impl Deed {
         }
     }
 
-    /// The name of the process. What fails is another one: it has no life that a later deed could end.
+    /// The name of the process. What fails is another one: it has no life that a later operation could end.
     fn process(self, number: usize) -> String {
         if self.succeeds() { format!("many-{number}") } else { format!("{self:?}-{number}") }
     }
 
-    /// Where its start command says what it has started: what fails has no pid file.
+    /// Where its start command records what it has started: what fails has no pid file.
     fn started_file(self, directory: &Path, number: usize) -> PathBuf {
         directory.join(format!("{}.{}", self.process(number), if self.succeeds() { "pid" } else { "started" }))
     }
@@ -113,20 +113,20 @@ pub(crate) async fn measure(count: usize) -> Result<Vec<Table>> {
     for tracking in ["best", "descent"] {
         let fleet = Fleet::start().await?;
         let _agent = fleet.agent_with(IP, &["--tracking", tracking]).await?;
-        for deed in Deed::ALL {
+        for operation in BulkOperation::ALL {
             let begun = Instant::now();
-            let failed = done(&fleet, deed, count).await?;
-            let took = begun.elapsed().saturating_sub(deed.expected());
-            let expected = if deed.succeeds() { 0 } else { count };
-            ensure!(failed == expected, "{}: {failed} of {count} rows failed", deed.title());
-            let leaves = deed.leaves(count);
+            let failed = failed_rows(&fleet, operation, count).await?;
+            let took = begun.elapsed().saturating_sub(operation.expected());
+            let expected = if operation.succeeds() { 0 } else { count };
+            ensure!(failed == expected, "{}: {failed} of {count} rows failed", operation.title());
+            let leaves = operation.leaves(count);
             if leaves == 0 {
                 tokio::time::sleep(RELAUNCH).await;
             }
-            let alive = living(&fleet, deed, count).len();
-            ensure!(alive == leaves, "{}: {alive} of {count} run afterwards, not {leaves}", deed.title());
+            let alive = living(&fleet, operation, count).len();
+            ensure!(alive == leaves, "{}: {alive} of {count} run afterwards, not {leaves}", operation.title());
             let [failed, alive] = [failed, alive].map(|figure| figure.to_string());
-            table.row([deed.title().to_owned(), tracking.to_owned(), millis(took), failed, alive]);
+            table.row([operation.title().to_owned(), tracking.to_owned(), millis(took), failed, alive]);
         }
         let took = millis(evicted(&fleet, count).await?);
         let title = "eviction, after the last limit was set".to_owned();
@@ -137,8 +137,8 @@ pub(crate) async fn measure(count: usize) -> Result<Vec<Table>> {
 }
 
 /// How many rows of the call did not end with 0.
-async fn done(fleet: &Fleet, deed: Deed, count: usize) -> Result<usize> {
-    let items: Vec<Value> = (0..count).map(|number| item(fleet, deed, number)).collect();
+async fn failed_rows(fleet: &Fleet, operation: BulkOperation, count: usize) -> Result<usize> {
+    let items: Vec<Value> = (0..count).map(|number| item(fleet, operation, number)).collect();
     let submitted = fleet.gse("operate_proc_multi", &json!({"proc_operate_req": items})).await?;
     let task = submitted["data"]["task_id"].as_str().with_context(|| format!("a task id: {submitted}"))?.to_owned();
     let polled = async {
@@ -156,12 +156,12 @@ async fn done(fleet: &Fleet, deed: Deed, count: usize) -> Result<usize> {
 
 /// From when all have a limit that all exceed until none of these lives runs. They come back later.
 async fn evicted(fleet: &Fleet, count: usize) -> Result<Duration> {
-    let failed = done(fleet, Deed::Start, count).await?;
+    let failed = failed_rows(fleet, BulkOperation::Start, count).await?;
     ensure!(failed == 0, "{failed} of {count} do not start");
-    let lives = living(fleet, Deed::Start, count);
+    let lives = living(fleet, BulkOperation::Start, count);
     ensure!(lives.len() == count, "{} of {count} run", lives.len());
     let updates = (0..count).map(|number| async move {
-        let mut update = item(fleet, Deed::Start, number);
+        let mut update = item(fleet, BulkOperation::Start, number);
         update["spec"]["resource"] = json!({"mem": TINY_PERCENT});
         let answer = fleet.gse("update_proc_info", &update).await?;
         ensure!(answer["code"] == 0, "a limit cannot be set: {answer}");
@@ -176,12 +176,12 @@ async fn evicted(fleet: &Fleet, count: usize) -> Result<Duration> {
     Ok(begun.elapsed())
 }
 
-fn item(fleet: &Fleet, deed: Deed, number: usize) -> Value {
-    let (name, started) = (deed.process(number), deed.started_file(fleet.dir(), number));
+fn item(fleet: &Fleet, operation: BulkOperation, number: usize) -> Value {
+    let (name, started) = (operation.process(number), operation.started_file(fleet.dir(), number));
     let pid_file = fleet.dir().join(format!("{name}.pid"));
     json!({
         "meta": {"namespace": "bench", "name": name, "labels": {"proc_name": "sleep"}},
-        "op_type": deed.op_type(),
+        "op_type": operation.op_type(),
         "hosts": [{"ip": IP, "bk_cloud_id": 0}],
         "spec": {
             "identity": {
@@ -189,22 +189,22 @@ fn item(fleet: &Fleet, deed: Deed, number: usize) -> Value {
                 "config_path": "", "log_path": "", "index_key": "",
             },
             "control": {
-                "start_cmd": deed.start_cmd(&started), "stop_cmd": "", "restart_cmd": "", "reload_cmd": "",
+                "start_cmd": operation.start_cmd(&started), "stop_cmd": "", "restart_cmd": "", "reload_cmd": "",
                 "kill_cmd": "", "version_cmd": "", "health_cmd": "",
             },
             "resource": {},
             "monitor_policy": {
                 "auto_type": 1, "start_check_secs": 0, "start_retries": 1_000_000, "start_interval": 0,
-                "op_timeout": if deed.succeeds() { 60 } else { TIMEOUT.as_secs() },
+                "op_timeout": if operation.succeeds() { 60 } else { TIMEOUT.as_secs() },
             },
         },
     })
 }
 
-/// The pids of what the newest start commands have started, as far as it lives.
-fn living(fleet: &Fleet, deed: Deed, count: usize) -> Vec<String> {
+/// The pids of what the newest start commands have started, as far as alive.
+fn living(fleet: &Fleet, operation: BulkOperation, count: usize) -> Vec<String> {
     let pid = |number: usize| {
-        let text = std::fs::read_to_string(deed.started_file(fleet.dir(), number)).unwrap_or_default();
+        let text = std::fs::read_to_string(operation.started_file(fleet.dir(), number)).unwrap_or_default();
         text.trim().to_owned()
     };
     (0..count).map(pid).filter(|pid| is_alive(pid)).collect()

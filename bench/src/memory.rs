@@ -1,4 +1,4 @@
-//! What a supervisor holds of memory (PSS of all its processes): settled, and after a burst.
+//! Memory of a supervisor (PSS of all its processes): settled, and after a burst.
 
 use std::time::Duration;
 

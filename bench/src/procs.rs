@@ -1,8 +1,8 @@
-//! What `/proc` tells of processes: who belongs to a run, what they use.
+//! Process data from `/proc`: what belongs to a run, and what it uses.
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-/// Every program of a run inherits this; so all of them are found again, and ended.
+/// Every program of a run inherits this, so that all of them can be found and ended.
 pub(crate) const MARK: &str = "PROCTOR_BENCH_RUN";
 
 pub(crate) fn all() -> Vec<i32> {
@@ -26,14 +26,13 @@ pub(crate) fn signal(pid: i32) {
     }
 }
 
-/// SIGKILL, and the wait for its end where it is ours: a zombie still counts as there for some.
+/// SIGKILL, and the wait if it is our child: some consider a zombie alive.
 pub(crate) fn kill(pid: i32) {
     signal(pid);
     reap(pid);
 }
 
-/// Waits for the end of an orphan that was killed; the bench is their subreaper. Of a child of
-/// another this says nothing, at once.
+/// Reaps an orphan that was killed; the bench is their subreaper. Returns at once for a child of another process.
 pub(crate) fn reap(pid: i32) {
     if let Some(pid) = Pid::from_raw(pid) {
         let _ = waitpid(Some(pid), WaitOptions::empty());

@@ -1,7 +1,7 @@
 //! Restart latency: from SIGKILL to one of 100 processes until the next one runs.
 //!
-//! All supervisors run at the same time and are asked in turn, so that all see the same weather.
-//! The floor is a bare parent with one child: it waits for the end, and runs the same shell line.
+//! All supervisors run at the same time and are measured in turn, so that all see the same load. The floor is a
+//! bare parent with one child: it waits for the exit, and runs the same shell line.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::procs;
 use crate::worker::{Worker, monotonic};
 
 const CROWD: usize = 100;
-/// Who takes longer than this is asked in one of ten rounds only.
+/// Those that take longer than this take part in only one of ten rounds.
 const SLOW: Duration = Duration::from_millis(300);
 
 pub(crate) async fn measure(bench: &Bench, rounds: usize) -> Result<Vec<Table>> {
@@ -33,7 +33,7 @@ pub(crate) async fn measure(bench: &Bench, rounds: usize) -> Result<Vec<Table>> 
     }
     let mut foreground = Floor::new(&bench.worker, Style::Foreground)?;
     let mut daemon = Floor::new(&bench.worker, Style::Daemon)?;
-    // What dies in its first second is put off by some.
+    // Some delay the restart of what dies in its first second.
     tokio::time::sleep(Duration::from_secs(3)).await;
     for round in 0..rounds {
         foreground.round()?;
@@ -63,7 +63,7 @@ pub(crate) async fn measure(bench: &Bench, rounds: usize) -> Result<Vec<Table>> 
     row("floor, shell becomes the worker", &foreground.samples, floor);
     row("floor, shell leaves the worker behind", &daemon.samples, quantile(&daemon.samples, 0.5));
     for (supervisor, samples) in &supervisors {
-        // Who runs the longer command is measured against that.
+        // Those that run the longer command are compared with its floor.
         let is_daemon = matches!(supervisor.kind, Kind::Proctor | Kind::Monit);
         row(supervisor.kind.title(), samples, if is_daemon { quantile(&daemon.samples, 0.5) } else { floor });
     }

@@ -1,4 +1,4 @@
-//! SIGKILL to the supervisor, then the same start again: who kept its process, who has two of it.
+//! SIGKILL to the supervisor, then the same start again: which process survives, and which runs twice.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -47,7 +47,7 @@ async fn query_rate(concurrency: usize, limit: Duration) -> Result<f64> {
     Ok(rate(&done, begun))
 }
 
-/// One status query of an unknown process: the cheapest thing an agent can be asked.
+/// One status query of an unknown process: the cheapest thing to ask of an agent.
 async fn query(fleet: &Fleet) -> Result<()> {
     let body = json!({
         "meta": {"namespace": "bench", "name": "nothing"}, "op_type": 2,

@@ -1,7 +1,7 @@
-//! The process that everybody supervises, and what is heard of its starts.
+//! The process that everybody supervises, and the reports of its starts.
 //!
-//! Promised: the same program for all; the time of a start is the worker's own, taken as its first
-//! act. Absent: knowledge of who started it.
+//! Promised: the same program for all; the time of a start is the worker's own, taken first thing. Absent: who
+//! started it.
 
 use std::collections::HashMap;
 use std::os::unix::net::UnixDatagram;
@@ -32,7 +32,7 @@ struct Heard {
     more: Condvar,
 }
 
-/// The built program and the socket on which its starts are heard.
+/// The built program and the socket on which its starts are reported.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) program: PathBuf,
@@ -58,7 +58,7 @@ impl Worker {
         format!("exec {} {} {name}", self.program.display(), self.socket.display())
     }
 
-    /// The shell line that leaves the worker behind, with its pid in a file.
+    /// The shell line that leaves the worker in the background, with its pid in a file.
     pub(crate) fn daemon(&self, name: &str, pid_file: &Path) -> String {
         let (program, socket, pid_file) = (self.program.display(), self.socket.display(), pid_file.display());
         format!("{program} {socket} {name} > /dev/null 2>&1 & echo $! > {pid_file}")
@@ -93,7 +93,7 @@ impl Worker {
         }
     }
 
-    /// All living workers by name; more than one of a name are copies.
+    /// All live workers by name; more than one of a name are duplicates.
     pub(crate) fn living(&self) -> Vec<(String, i32)> {
         crate::procs::all()
             .into_iter()
@@ -106,7 +106,7 @@ impl Worker {
             .collect()
     }
 
-    /// Ends what is left of the workers whose names begin like this.
+    /// Kills the remaining workers whose names begin like this.
     pub(crate) fn end(&self, prefix: &str) {
         for (_, pid) in self.living().into_iter().filter(|(name, _)| name.starts_with(prefix)) {
             crate::procs::kill(pid);

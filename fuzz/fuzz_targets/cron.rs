@@ -11,9 +11,8 @@ use proctor_model::{CronRule, Lifetime, Policy};
 use proctor_supervise::Schedule;
 
 const STEPS: usize = 5;
-/// A rule that never comes is searched for up to the year 5000, which takes seconds under a
-/// sanitizer. The calendar repeats every 400 years to the day, so most rules are tried later: from
-/// 4770 on instead of 1970.
+/// A rule that never comes is searched for up to the year 5000, which takes seconds under a sanitizer. The calendar
+/// repeats every 400 years to the day, so most rules are tried from 4770 on instead of 1970.
 const LATER: i64 = 7 * 146_097 * 86_400;
 /// In the byte for the zone: a time between 1970 and 2106 all the same.
 const OUR_ERA: u8 = 255;

@@ -1,7 +1,7 @@
 //! The link: any bytes, in any pieces. Three bytes say how, the rest is the stream.
 //!
-//! What is decoded does not depend on the pieces, is encoded and decoded to the same, and never
-//! takes more memory than [`HEAP_BYTES_MAX`].
+//! What is decoded does not depend on how it is split, survives encoding and decoding again, and never takes more
+//! memory than [`HEAP_BYTES_MAX`].
 
 #![no_main]
 
@@ -59,7 +59,7 @@ where
     Out: LinkMessage,
 {
     let (whole, end) = decoded::<In, Out>(stream, stream.len().max(1), is_enrolment);
-    // Many pieces of a long stream take long and tell nothing new.
+    // Many pieces of a long stream take long and show nothing new.
     let piece = (usize::from(pieces) + 1).max(stream.len() / 4096);
     let (pieced, pieced_end) = decoded::<In, Out>(stream, piece, is_enrolment);
     assert_eq!(whole, pieced);

@@ -1,4 +1,4 @@
-//! What an agent keeps, as JSON: what can be read is written and read again as the same.
+//! What an agent stores, as JSON: what can be read survives a round trip.
 
 #![no_main]
 
@@ -42,7 +42,7 @@ fn check_spec(spec: &Spec) {
 
 fn check_event(event: Event) {
     let (host, agent) = ("0:127.0.0.1".parse().expect("a host"), "a-1".parse().expect("an agent"));
-    let _ = (event.weight(), event.gse_json(&host, &agent));
+    let _ = (event.weight(), event.gse_record(&host, &agent));
     let fitted = event.fitted();
     assert_eq!(fitted.clone().fitted(), fitted);
 }

@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 
 const BYTES_READ: usize = 64;
 
-/// In memory where there is such a place: the parser is reached through a file.
+/// In memory if possible: the parser is reached through a file.
 static FILE: LazyLock<PathBuf> = LazyLock::new(|| {
     let memory = PathBuf::from("/dev/shm");
     let directory = if memory.is_dir() { memory } else { std::env::temp_dir() };

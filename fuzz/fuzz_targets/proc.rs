@@ -40,7 +40,7 @@ fn any_numbers(text: &[u8]) {
     assert!(bytes <= 3 * text.len() && found.arguments.len() <= text.len() + 1);
 }
 
-/// Any name is carried by a stat that is whole otherwise.
+/// Any name survives in an otherwise valid stat.
 fn stat_of_a_name(name: &[u8]) {
     let mut text = b"42 (".to_vec();
     text.extend(name);
@@ -66,7 +66,7 @@ fn cgroups(text: &str) {
     }
 }
 
-/// A parent is our own cgroup or above it, and not reached by a way out of it.
+/// A parent is our own cgroup or above it, and never outside of that path.
 fn check(parent: &ParentCgroup, ours: &str) {
     let path = cgroup_path(ours, &parent.selector).expect("a parent comes from a path of ours");
     let parts = |text: &str| text.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! What is drawn in a simulation: the same for the same seed.
+//! Randomness of a simulation: the same for the same seed.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -12,7 +12,7 @@ impl Chance {
         Self(seed)
     }
 
-    /// Another source, which does not depend on how often this one is asked from now on.
+    /// An independent source, whatever is drawn from this one later.
     pub(crate) fn fork(&mut self) -> Self {
         Self(self.number())
     }

@@ -1,4 +1,4 @@
-//! Clients that operate the fleet of a simulation, whatever becomes of it, and record what they were told.
+//! Clients that operate the fleet of a simulation, whatever happens to it, and record what they were told.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ pub(crate) struct Plan {
     pub(crate) count: usize,
 }
 
-/// Submits all, each with a key of its own until it is answered, and cancels some. Returns when all are answered.
+/// Submits all, each with its own key until it is answered, and cancels some. Returns when all are answered.
 pub(crate) async fn submit_all(plan: Plan, mut chance: Chance, recorded: Recorded) -> Result<()> {
     let local = LocalSet::new();
     local
@@ -75,7 +75,7 @@ impl Submit {
             if let Some(wait) = self.cancel_after {
                 tokio::time::sleep(wait).await;
                 self.api.cancel(&task).await;
-                // What it says is over now must not be begun later.
+                // What it calls over now must not begin later.
                 let read = self.api.read_task(&task).await;
                 recorded.borrow_mut().reads.extend(read);
             }
@@ -84,7 +84,7 @@ impl Submit {
     }
 }
 
-/// Reads the newest task and another one again and again, and the generations.
+/// Keeps reading the newest task, another one, and the generations.
 pub(crate) async fn read_on(api: Api, mut chance: Chance, recorded: Recorded) -> std::convert::Infallible {
     loop {
         tokio::time::sleep(READ_PERIOD).await;

@@ -1,4 +1,4 @@
-//! What goes wrong in a simulation, and when.
+//! The faults of a simulation, and when they occur.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::world::{FAST, World};
 const PAUSE_MS: std::ops::Range<u64> = 100..4_000;
 /// 64 kbit/s.
 const SLOW: u64 = 8_000;
-/// The judge allows for two seconds between a deed and its line in the record.
+/// The judge allows two seconds between an action and its line in the record.
 const CLOCK_STEP_MS: u64 = 800;
 
 /// What ends at a moment.
@@ -60,7 +60,7 @@ pub(crate) struct Faults {
     chance: Chance,
     repairs: Vec<(Instant, Repair)>,
     next_at: Instant,
-    /// One line for each, to repeat a run by hand.
+    /// One line each, to repeat a run by hand.
     pub(crate) log: Vec<String>,
     begun: Instant,
 }
@@ -118,7 +118,7 @@ impl Faults {
 
     async fn break_something(&mut self, world: &mut World) {
         let line = Line::draw(world, &mut self.chance);
-        // Short ones mostly; sometimes longer than a session is waited for.
+        // Mostly short ones; sometimes longer than a session is waited for.
         let time =
             if self.chance.one_in(3) { self.chance.millis(5_000..60_000) } else { self.chance.millis(50..5_000) };
         match self.chance.below(10) {

@@ -25,13 +25,13 @@ use faults::Faults;
 use world::{Size, World};
 
 const SEEDS: Range<u64> = 0..8;
-/// In real time: after it no other of these is begun. Those that the environment asks for are all run.
+/// In real time: after it no further seed begins. Seeds from the environment are all run.
 const BUDGET: Duration = Duration::from_secs(15);
 const SUBMITS: usize = 80;
-/// Of this process with one fleet at a time: far above what a run takes, far below what a leak in a loop does.
+/// Of this process with one fleet at a time: far above what a run takes, far below a leak in a loop.
 const MEMORY_MAX: u64 = 1 << 30;
 
-/// What a seed came to.
+/// The result of a seed.
 struct Run {
     history: History,
     faults: Vec<String>,
@@ -61,7 +61,7 @@ fn the_invariants_hold_whatever_goes_wrong() {
     }
 }
 
-/// What the programs log, as `RUST_LOG` says, with simulated times.
+/// The programs' logs, as `RUST_LOG` says, with simulated times.
 fn show_logs() {
     if std::env::var_os("RUST_LOG").is_some() {
         let filter = tracing_subscriber::EnvFilter::from_default_env();
@@ -69,7 +69,7 @@ fn show_logs() {
     }
 }
 
-/// Two runs with the same faults and the same deeds on all hosts have the same one.
+/// Two runs with the same faults and the same actions on all hosts have the same digest.
 fn digest(run: &Run) -> u32 {
     let mut hasher = DefaultHasher::new();
     run.faults.hash(&mut hasher);

@@ -1,20 +1,21 @@
-//! Time and chance of a simulation: the clock stands still while anything can be done, and jumps when nothing can.
+//! Time and randomness of a simulation: the clock stands still while anything can be done, and jumps when nothing
+//! can.
 //!
-//! Promised: on the thread of a simulation every reading of a clock, of this workspace or of the standard library, follows
-//! the paused clock of its runtime, and what is drawn from the standard library's randomness follows the seed. Other
-//! threads have the real ones. Absent: randomness of libraries that ask the kernel themselves, such as keys, nonces and
-//! the random part of ids; nothing that a simulation judges depends on it.
+//! Promised: on the thread of a simulation every clock reading, of this workspace or of the standard library,
+//! follows the paused clock of its runtime, and the standard library's randomness follows the seed. Other threads
+//! have the real ones. Absent: randomness of libraries that ask the kernel themselves, such as keys, nonces and the
+//! random part of ids; nothing that a simulation judges depends on it.
 
 #![allow(unsafe_code, reason = "two functions of libc are replaced in this program")]
 
 use std::cell::Cell;
 use std::time::Duration;
 
-/// So long a piece of data takes over the loopback, at most. The runtime's clock jumps to the next timer whenever nobody is
-/// ready, also where a socket is about to be: this keeps the next timer near.
+/// The longest that data takes over the loopback. The runtime's clock jumps to the next timer whenever nothing is
+/// ready, even if a socket is about to be: this keeps the next timer near.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
-/// In real time: what each tick takes at least. Sockets and the store's thread take real time, of which the runtime knows
-/// nothing. Without this, a call that takes a moment of it took longer than its caller waits.
+/// In real time: the minimum duration of a tick. Sockets and the store's thread take real time, which the runtime
+/// does not see. Without this, a call that takes a moment of it would outlast its caller's patience.
 const TICK_MIN: Duration = Duration::from_micros(200);
 
 #[derive(Clone, Copy)]
@@ -57,7 +58,7 @@ where
                 never = tick() => match never {},
             }
         });
-        // What is left is dropped with the real clock: no runtime is there to ask.
+        // The rest is dropped with the real clock: there is no runtime to ask.
         CLOCK.set(None);
         runtime.shutdown_background();
         done

@@ -1,6 +1,7 @@
-//! The fleet of a simulation: the real server, relays and link in one thread, simulated agents, and bad lines between them.
+//! The fleet of a simulation: the real server, relays and link in one thread, simulated agents, and bad connections
+//! between them.
 //!
-//! Promised: a server or relay that is killed has no effect from that moment on: nothing more of it is stored, and its
+//! Promised: a killed server or relay has no effect from that moment on: it stores nothing more, and its
 //! connections are reset. Absent: the host of an agent, and the real agent's driver; see `proctor_swarm`.
 
 use std::net::SocketAddr;
@@ -28,7 +29,7 @@ const APP: &str = "simulation";
 const SECRET: &str = "simulated-secret";
 /// The cloud area behind the relays.
 pub(crate) const AREA: u32 = 7;
-/// For what a killed program still does without effect.
+/// Time for what a killed program still does without effect.
 const END_MAX: Duration = Duration::from_secs(60);
 const TOKEN_TTL: Duration = Duration::from_secs(24 * 3600);
 /// In simulated time.
@@ -102,7 +103,7 @@ impl World {
         admin::put_app(&life.store, &APP.parse()?, SECRET, options).await?;
         let tokens = Tokens::create(&life.store).await?;
         let clients = FaultProxy::start(http.port()).await?;
-        // A connection of its own for each call: the pool's timers would be of the real clock's.
+        // A new connection per call: the pool's timers would use the real clock.
         let client = reqwest::Client::builder().timeout(Duration::from_secs(10)).pool_max_idle_per_host(0).build()?;
         let authorization = json!({"bk_app_code": APP, "bk_app_secret": SECRET, "bk_username": "admin"}).to_string();
         let api = Api::new(client, format!("http://127.0.0.1:{}", clients.port), authorization);
@@ -216,7 +217,7 @@ impl World {
 
     // Faults.
 
-    /// After so many more writes the store takes nothing of this life any more.
+    /// After this many more writes the store accepts nothing more from this life.
     pub(crate) fn kill_server_at_write(&self, writes: u64) {
         if let Some(life) = &self.server {
             life.writes_left.store(writes, Ordering::Relaxed);
@@ -300,7 +301,7 @@ impl World {
         Ok(())
     }
 
-    /// Ends everything; what happened on the hosts.
+    /// Ends everything; returns what happened on the hosts.
     pub(crate) async fn end(mut self) -> Result<Vec<HostRecord>> {
         self.swarm.end(END_MAX).await;
         for number in 0..self.relays.len() {

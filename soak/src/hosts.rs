@@ -43,7 +43,7 @@ impl ServerClock {
         Ok((clock, Launcher { variables, ..Launcher::default() }))
     }
 
-    /// How far it is off, such as `+1h`. The file is replaced, so that nobody reads half of it.
+    /// Its offset, such as `+1h`. The file is replaced, so that nobody reads half of it.
     fn set(&self, offset: &str) -> Result<()> {
         let next = self.file.with_extension("next");
         std::fs::write(&next, offset)?;
@@ -84,7 +84,7 @@ pub(crate) async fn clock_jump(arguments: &Arguments) -> Result<Seen> {
         eventually("the rolling task goes on", || async { (turns() > 4 * number).then_some(()) }).await;
         clock.set(jump)?;
         if number == 1 {
-            // A server that starts with a clock that was set back takes up what was open.
+            // A server that starts with a clock that was set back resumes what was open.
             fleet.restart_server().await?;
         }
         tokio::time::sleep(arguments.scaled(3)).await;

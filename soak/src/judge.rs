@@ -1,4 +1,4 @@
-//! What a scenario saw, and the last word on it.
+//! What a scenario saw, and the verdict.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -30,14 +30,14 @@ pub(crate) fn judge(history: &History, seen: &mut Seen) -> Result<()> {
     Ok(())
 }
 
-/// A figure that must not be above its limit, both as people read them. A figure that is not there fails, too.
+/// A figure that must not exceed its limit, both as people read them. A missing figure fails, too.
 pub(crate) fn at_most<T: PartialOrd + fmt::Debug>(what: &str, seen: Option<T>, limit: T) -> Result<()> {
     let Some(seen) = seen else { bail!("{what}: nothing was measured") };
     ensure!(seen <= limit, "{what}: {seen:?}, and the limit is {limit:?}");
     Ok(())
 }
 
-/// The smallest of the slowest hundredth; None of nothing.
+/// The 99th percentile; None if there are no samples.
 pub(crate) fn p99(took: &[Duration]) -> Option<Duration> {
     let mut sorted = took.to_vec();
     sorted.sort_unstable();

@@ -82,7 +82,7 @@ async fn main() -> Result<()> {
     for scenario in chosen {
         let name = scenario.to_possible_value().expect("no scenario is hidden").get_name().to_owned();
         eprintln!("{name} …");
-        // A wait in vain is a panic: it fails its scenario, not the others.
+        // A wait that times out panics: it fails its own scenario, not the others.
         let run = std::panic::AssertUnwindSafe(Box::pin(run(scenario, &arguments))).catch_unwind().await;
         match run.unwrap_or_else(|_| Err(anyhow::anyhow!("panicked, see above"))) {
             Ok(seen) => println!("pass {name}: {seen}"),

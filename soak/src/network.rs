@@ -1,4 +1,4 @@
-//! A real agent in a network of its own, whose packets are lost, late or swallowed.
+//! A real agent in its own network, whose packets are lost, delayed or swallowed.
 
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -11,9 +11,9 @@ use crate::Arguments;
 use crate::judge::{Seen, at_most, judge, p99};
 
 const IP: &str = "127.0.0.1";
-/// What loss may cost.
+/// Maximum slowdown under packet loss.
 const LOSS_FACTOR_MAX: u32 = 5;
-/// TCP waits at least so long for a lost packet, however quick an operation is otherwise.
+/// TCP waits at least this long for a lost packet, however quick an operation is otherwise.
 const BASELINE_MIN: Duration = Duration::from_millis(200);
 /// Beside large outputs on a line of 64 kbit/s.
 const SLOW_P99_MAX: Duration = Duration::from_secs(5);
@@ -54,7 +54,7 @@ impl World {
         Ok(Latencies::of(took))
     }
 
-    /// How often the agent was said to be offline.
+    /// How often the agent was reported offline.
     async fn flaps(&self) -> Result<usize> {
         let answer = self.fleet.api().get("/api/v1/events?type=agent_offline&limit=1000").await;
         let (status, events) = answer.context("the events are not answered")?;
@@ -142,7 +142,7 @@ pub(crate) async fn packet_loss(arguments: &Arguments) -> Result<Seen> {
 }
 
 pub(crate) async fn slow_link(arguments: &Arguments) -> Result<Seen> {
-    /// As much of an output as an outcome carries, of something that does not compress.
+    /// As much output as an outcome carries, incompressible.
     const PRINT: &str = "head -c 6000 /dev/urandom | base64";
     let mut seen = Seen::default();
     let mut world = world().await?;
@@ -152,7 +152,7 @@ pub(crate) async fn slow_link(arguments: &Arguments) -> Result<Seen> {
     let until = Instant::now() + arguments.scaled(120);
     let (mut took, mut uploads) = (Vec::new(), 0);
     while Instant::now() < until || uploads < 8 {
-        // Four outputs are under way when the next operation is asked for.
+        // Four outputs are in transit when the next operation is requested.
         let mut last = String::new();
         for _ in 0..4 {
             last = bulk.submit(&world.fleet, PRINT).await?;

@@ -57,7 +57,7 @@ pub(crate) async fn killed(arguments: &Arguments) -> Result<Seen> {
         at_most("the move to the other relay", Some(moved), MOVED_MAX)?;
         relays.restart(round)?;
         relays.until_connected(&fleet, 2).await;
-        // Agents stay where they are: new sessions bring some of them back.
+        // Agents stay where they are: only new sessions move some of them back.
         if round == 0 {
             relays.programs[1].kill();
             relays.restart(1)?;

@@ -1,4 +1,4 @@
-//! Servers that die, and connections that do, with a swarm of recorded agents.
+//! Servers that die, and connections that break, with a swarm of recorded agents.
 
 use std::time::{Duration, Instant};
 
@@ -20,9 +20,9 @@ const BACK_MAX: Duration = Duration::from_secs(60);
 const BACK_AFTER_STORM_MAX: Duration = Duration::from_secs(120);
 /// The API while the fleet comes back.
 const API_P99_MAX: Duration = Duration::from_secs(1);
-/// Beside 5 % of what it had: pages that are in use now and then.
+/// Beyond 5 % of the baseline: pages that are in use now and then.
 const GROWTH_SPARE: u64 = 8 << 20;
-/// Half of the agents take up to a second for a command, so that a fault finds some at work.
+/// Half of the agents take up to a second per command, so that a fault finds some at work.
 const SLOW_HALF: &str = "[[group]]\nname = 'slow'\nshare = 0.5\ncommand_ms = [50, 1000]\n";
 
 fn plan(arguments: &Arguments) -> SwarmPlan {

@@ -1,4 +1,4 @@
-//! Backup of a running server, restore into another directory, and agents that come back; the end of a server.
+//! Backup of a running server, restore into another directory, and agents that come back; shutdown of a server.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -45,7 +45,7 @@ async fn a_restored_server_gets_its_agents_back_with_what_they_supervise() {
 
     run_proctor(&["backup", &text(&file), "--data-dir", &text(&data), "--passphrase-file", &text(&right)]).unwrap();
     let again = proctor(&["backup", &text(&file), "--data-dir", &text(&data), "--passphrase-file", &text(&right)]);
-    // What happens after the backup is not in it; the agent has seen it all the same.
+    // What happens after the backup is not in it, but the agent has seen it.
     let late = Subject::new(fleet.dir(), "late").unwrap();
     fleet.gse("register_proc_info", &register(&late)).await.unwrap();
     assert_eq!(operate(&fleet, &late, 0).await, 0);
@@ -131,7 +131,7 @@ async fn a_server_that_is_asked_to_end_says_so_first_and_answers_until_then() {
     assert!(log.contains("drained"), "{log}");
 }
 
-/// When the first line with these words was written: times of all programs compare as texts.
+/// When the first line with these words was written: times of all programs compare as text.
 fn time_of(log: &str, words: &str) -> Option<String> {
     let line = log.lines().find(|line| line.contains(words))?;
     line.split(' ').next().map(str::to_owned)

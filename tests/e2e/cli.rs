@@ -1,4 +1,4 @@
-//! The CLI for people.
+//! The CLI for everyday use.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};

@@ -1,4 +1,4 @@
-//! The CLI for those who run a fleet: files, roles, audit, doctor.
+//! The CLI for fleet operators: files, roles, audit, doctor.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
@@ -157,7 +157,7 @@ async fn hosts_belong_to_businesses_and_the_doctor_finds_who_is_away() {
     for found in ["1 agree with the server's", "the first ends in ", "no host has a policy", " days)"] {
         assert!(well.contains(found), "{found}: {well}");
     }
-    // Only between two looks that agree is it certain what the doctor saw.
+    // Only if two looks agree is it certain what the doctor saw.
     let told = proctor_testkit::eventually("nothing grows for a moment", || async {
         let before = fleet.get("/api/v1/storage").await.ok()?;
         let told = out(&proctor(&fleet, &["doctor"]));
@@ -194,7 +194,7 @@ fn assert_sizes_are_told(storage: &Value, told: &str) {
     assert!(line.contains(&format!("  {expected}  ")), "{line}, not {expected}");
 }
 
-/// A data directory whose audit fills a file of the archive, all of it old.
+/// A data directory whose audit log fills a file of the archive, all of it old.
 async fn old_audit(dir: &std::path::Path) {
     let data = dir.join("data");
     std::fs::create_dir(&data).unwrap();

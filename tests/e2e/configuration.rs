@@ -1,4 +1,4 @@
-//! The configuration file of the real server: what counts, what is refused, and what SIGHUP changes.
+//! The configuration file of the real server: what takes effect, what is refused, and what SIGHUP changes.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -94,7 +94,7 @@ async fn an_agent_starts_from_its_file_and_its_commands_read_it_too() {
     settings("cloud_di = 1\ntoken = \"PT1.secret\"\n");
     let refused = run(&["config", "check"]);
     settings("log = \"error\"\n");
-    // The level is that of the file, not of a variable.
+    // The level comes from the file, not from a variable.
     let launcher = Launcher { prefix: ["env", "-u", "PROCTOR_LOG"].map(str::to_owned).to_vec(), ..Launcher::default() };
     let arguments = ["--config".to_owned(), name.clone()];
     let agent = Program::launch(&launcher, "proctor-agent", &arguments, &fleet.dir().join("agent.log")).unwrap();
@@ -104,7 +104,7 @@ async fn an_agent_starts_from_its_file_and_its_commands_read_it_too() {
     assert!(!agent.log().contains("INFO"), "{}", agent.log());
     settings("cloud_id = 7\nlog = \"info\"\n");
     assert!(Command::new("kill").args(["-HUP", &agent.pid().to_string()]).status().unwrap().success());
-    // At the level of the file, which counts at once.
+    // At the level of the file, which takes effect at once.
     eventually("the change is told", || async { agent.log().contains("restart=\"cloud_id\"").then_some(()) }).await;
 
     let said = text(&refused.stderr);

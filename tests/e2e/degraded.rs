@@ -1,4 +1,4 @@
-//! A log that cannot be written and a disk that is full: what still works, and what is said about it.
+//! A log that cannot be written and a full disk: what still works, and what is reported.
 
 use std::fs::File;
 use std::io::Write;
@@ -25,7 +25,7 @@ async fn start(dir: TempDir) -> (Fleet, Agent, Subject) {
     (fleet, agent, subject)
 }
 
-/// Registers, starts and stops a process: the store's writer, the recorder and the session are all there.
+/// Registers, starts and stops a process: proves that the store's writer, the recorder and the session work.
 async fn works(fleet: &Fleet, subject: &Subject) {
     let register = json!({"meta": subject.meta(), "hosts": hosts(&[IP]), "spec": subject.spec()});
     let answer = fleet.gse("update_proc_info", &register).await.unwrap();
@@ -46,7 +46,7 @@ async fn health(fleet: &Fleet, path: &str) -> (u16, Value) {
 
 async fn works_and_ends(mut fleet: Fleet, mut agent: Agent, subject: Subject) {
     works(&fleet, &subject).await;
-    // A session that ends and comes back logs on both sides.
+    // A session that breaks and comes back logs on both sides.
     agent.restart().unwrap();
     fleet.until_online(IP, true).await;
     works(&fleet, &subject).await;
@@ -137,7 +137,7 @@ async fn a_server_that_starts_on_a_full_disk_serves_reads_says_so_and_recovers()
         assert_eq!((status, &body["status"]), (200, &json!("degraded")), "{end}: {body}");
         assert_eq!(health(&fleet, "/readyz").await.0, 503, "{end}");
     }
-    // Its agent cannot open a session; after the grace it is shown as what it is, and both are told.
+    // Its agent cannot open a session; after the grace period it is shown as what it is, and both are reported.
     fleet.until_online(IP, false).await;
     assert!(fleet.get("/api/v1/hosts?online=true").await.unwrap()["hosts"].as_array().unwrap().is_empty());
     let refused = eventually("the agent says why it has no session", || async {

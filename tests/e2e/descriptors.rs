@@ -1,8 +1,8 @@
-//! Limits of open descriptors that a server is started with.
+//! Descriptor limits that a server is started with.
 
 use proctor_testkit::{Fleet, Launcher, Setup};
 
-/// A server that is started with these limits and has not the capability by which root could raise the hard one.
+/// A server started with these limits, without the capability by which root could raise the hard one.
 pub(crate) async fn limited_fleet(soft: u64, hard: u64) -> Fleet {
     let limits = format!("--nofile={soft}:{hard}");
     let prefix = ["prlimit", &limits, "setpriv", "--bounding-set", "-sys_resource"].map(str::to_owned).to_vec();
@@ -29,7 +29,7 @@ async fn a_server_with_a_soft_limit_of_1024_raises_it_to_the_hard_one_and_says_w
     let fleet = limited_fleet(1024, 5000).await;
 
     assert_eq!(descriptor_limits(&fleet), (5000, 5000));
-    // Half of those that are not kept for other things.
+    // Half of those that are not reserved.
     let line = told(&fleet);
     assert!(line.contains("descriptors=5000") && line.contains("http_connections=2436"), "{line}");
 }

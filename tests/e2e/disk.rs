@@ -12,7 +12,7 @@ pub(crate) struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// None where this machine does not let us.
+    /// None if this machine does not permit it.
     pub(crate) fn mount(path: PathBuf) -> Option<Self> {
         std::fs::create_dir(&path).unwrap();
         let mut mount = Command::new("mount");

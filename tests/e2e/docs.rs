@@ -1,4 +1,4 @@
-//! What docs/api.md shows must work as it stands.
+//! The examples of docs/api.md work verbatim.
 
 use std::process::Command;
 

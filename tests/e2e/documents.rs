@@ -1,4 +1,4 @@
-//! The example request of each of the five documents, as it stands but for the host.
+//! The example request of each of the five documents, verbatim except for the host.
 
 use proctor_testkit::{Fleet, Subject};
 use serde_json::{Value, json};

@@ -81,22 +81,24 @@ async fn a_half_open_connection_is_replaced_and_what_it_swallowed_runs_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_that_is_silent_in_one_direction_is_noticed_on_both_sides() {
-    for direction in [Direction::ToServer, Direction::ToAgent] {
-        let fleet = Fleet::start().await.unwrap();
-        let proxy = FaultProxy::start(fleet.server.link).await.unwrap();
-        let agent = fleet.agent_through(proxy.port, IP, &[]).await.unwrap();
-        let mut marked = Marked::start(&fleet, &agent, "unheard").await.unwrap();
+    tokio::join!(silent(Direction::ToServer), silent(Direction::ToAgent));
+}
 
-        proxy.hold(direction, true);
-        // Either the operation is on its way for ever, or its result.
-        let task = marked.submit(&fleet, "true").await.unwrap();
-        fleet.until_online(IP, false).await;
-        assert_eq!(marked.code(&fleet, &task).await, Some(HANDLING), "it is not lost before its time is over");
-        proxy.hold(direction, false);
-        fleet.until_online(IP, true).await;
+async fn silent(direction: Direction) {
+    let fleet = Fleet::start().await.unwrap();
+    let proxy = FaultProxy::start(fleet.server.link).await.unwrap();
+    let agent = fleet.agent_through(proxy.port, IP, &[]).await.unwrap();
+    let mut marked = Marked::start(&fleet, &agent, "unheard").await.unwrap();
 
-        assert_eq!(judged(marked, &fleet).await, [0], "{direction:?}");
-    }
+    proxy.hold(direction, true);
+    // Either the operation is on its way for ever, or its result.
+    let task = marked.submit(&fleet, "true").await.unwrap();
+    fleet.until_online(IP, false).await;
+    assert_eq!(marked.code(&fleet, &task).await, Some(HANDLING), "it is not lost before its time is over");
+    proxy.hold(direction, false);
+    fleet.until_online(IP, true).await;
+
+    assert_eq!(judged(marked, &fleet).await, [0], "{direction:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -45,8 +45,11 @@ mod upgrade;
 mod waiting;
 mod words;
 
-use proctor_testkit::Fleet;
+use proctor_testkit::{Fleet, Subject};
 use serde_json::{Value, json};
+
+/// The host of a fleet with one agent.
+const IP: &str = "127.0.0.1";
 
 /// The host list of a v1 call.
 fn hosts(ips: &[&str]) -> Value {
@@ -76,4 +79,20 @@ async fn instance(fleet: &Fleet, ip: &str, name: &str) -> Value {
     let row = row(&rows, ip, name);
     assert_eq!(row["error_code"], 0, "{row}");
     content(row)["process"][0]["instance"][0].clone()
+}
+
+/// Registers the subject on [`IP`], or updates it, with its spec changed by `change`.
+async fn register(fleet: &Fleet, subject: &Subject, change: impl FnOnce(&mut Value)) {
+    let mut spec = subject.spec();
+    change(&mut spec);
+    let body = json!({"meta": subject.meta(), "hosts": hosts(&[IP]), "spec": spec});
+    let answer = fleet.gse("update_proc_info", &body).await.unwrap();
+    assert_eq!(code(&answer["data"], IP, &subject.name), 0, "{answer}");
+}
+
+/// The final row of an operation on the subject on [`IP`].
+async fn operate(fleet: &Fleet, subject: &Subject, op_type: i64) -> Value {
+    let body = json!({"meta": subject.meta(), "op_type": op_type, "hosts": hosts(&[IP])});
+    let rows = fleet.operate("operate_proc", &body).await.unwrap();
+    row(&rows, IP, &subject.name).clone()
 }

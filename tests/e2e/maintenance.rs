@@ -81,7 +81,7 @@ async fn an_agent_that_is_told_to_stop_says_goodbye() {
     assert!(agent.program.terminate().unwrap().success());
 
     eventually("the server has heard that it ends in order", || async {
-        fleet.server.program.log().contains("the agent has ended in order").then_some(())
+        fleet.server.program.log().contains("the agent shut down cleanly").then_some(())
     })
     .await;
 }

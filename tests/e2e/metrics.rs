@@ -1,5 +1,5 @@
-//! The tables of docs/operations/metrics.md beside what a real server and agent expose. `scripts/check-rules` compares alert
-//! rules and dashboards with the tables, so that both together show that the rules ask for series that there are.
+//! The tables of docs/operations/metrics.md against what a real server and agent expose. `scripts/check-rules`
+//! compares alert rules and dashboards with the tables; together they show that the rules refer to existing series.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,12 +8,12 @@ use std::process::Command;
 use proctor_testkit::{Fleet, binary};
 
 const IP: &str = "127.0.0.1";
-/// Labels whose values are a few words, all of them documented. Others come from routes, versions, codes and operations.
+/// Labels with a few values, all of them documented. Others come from routes, versions, codes and operations.
 const CLOSED: [&str; 6] = ["change", "queue", "kind", "file", "certificate", "result"];
 /// Its result is the name of any error.
 const OF_CALLS: &str = "proctor_http_requests_total";
 
-/// What the documents say of a metric: its labels, and the words in backticks beside it.
+/// What the documents say about a metric: its labels, and the words in backticks next to it.
 #[derive(Debug, Default)]
 struct Row {
     labels: BTreeSet<String>,

@@ -35,7 +35,7 @@ fn every_call_is_on_the_page_of_the_native_api() {
     }
 }
 
-/// Ends the process that the page starts, also where the page fails half way.
+/// Ends the process that the page starts, also if the page fails half way.
 struct Dozer(PathBuf);
 
 impl Drop for Dozer {
@@ -70,8 +70,8 @@ async fn every_curl_of_the_native_page_works() {
     eventually("the stop at the end has worked", || async { running_from(&dozer.0).is_empty().then_some(()) }).await;
 }
 
-/// Requests that are made up from the document, right and wrong ones: no defect, no answer that the
-/// document does not know. `SCHEMATHESIS_EXAMPLES` makes it look longer.
+/// Requests generated from the document, valid and invalid: no defect, and no answer that is not documented.
+/// `SCHEMATHESIS_EXAMPLES` makes it run longer.
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_is_made_up_from_the_openapi_document_is_answered_as_it_says() {
     let fleet = Fleet::start().await.unwrap();
@@ -88,7 +88,7 @@ async fn whatever_is_made_up_from_the_openapi_document_is_answered_as_it_says() 
 
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    // Whoever was locked out half way would have been answered as documented, too.
+    // A lockout half way would have been documented answers, too.
     let apps = fleet.get("/api/v1/apps").await.unwrap();
     assert!(apps["apps"].is_array(), "{apps}");
 }

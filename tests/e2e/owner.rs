@@ -1,4 +1,4 @@
-//! What the owner of a host has a say in: the policy file, and the configuration files.
+//! What the owner of a host controls: the host policy, and the configuration files.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
@@ -7,9 +7,7 @@ use std::process::Command;
 use proctor_testkit::{Agent, Fleet, Subject, binary, eventually};
 use serde_json::{Value, json};
 
-use crate::{code, hosts, instance};
-
-const IP: &str = "127.0.0.1";
+use crate::{IP, code, hosts, instance, operate, register};
 
 fn write_policy(fleet: &Fleet, text: &str) -> PathBuf {
     let path = fleet.dir().join("policy.toml");
@@ -23,20 +21,6 @@ fn write_policy(fleet: &Fleet, text: &str) -> PathBuf {
 async fn agent_under(fleet: &Fleet, policy: &str) -> Agent {
     let path = write_policy(fleet, policy);
     fleet.agent_with(IP, &["--policy", path.to_str().unwrap()]).await.unwrap()
-}
-
-async fn register(fleet: &Fleet, subject: &Subject, change: impl FnOnce(&mut Value)) {
-    let mut spec = subject.spec();
-    change(&mut spec);
-    let body = json!({"meta": subject.meta(), "hosts": hosts(&[IP]), "spec": spec});
-    let answer = fleet.gse("update_proc_info", &body).await.unwrap();
-    assert_eq!(code(&answer["data"], IP, &subject.name), 0, "{answer}");
-}
-
-async fn operate(fleet: &Fleet, subject: &Subject, op_type: i64) -> Value {
-    let body = json!({"meta": subject.meta(), "op_type": op_type, "hosts": hosts(&[IP])});
-    let rows = fleet.operate("operate_proc", &body).await.unwrap();
-    rows[format!("0:0:{IP}:e2e:{}", subject.name)].clone()
 }
 
 /// Every event of this type about the process.
@@ -112,7 +96,7 @@ async fn supervision_does_not_relaunch_what_a_new_policy_forbids() {
     assert_eq!(operate(&fleet, &subject, 0).await["error_code"], 0);
 
     write_policy(&fleet, "[[rule]]\nnamespaces = ['e2e']\noperations = ['status', 'stop']\n");
-    // Within a second the agent may still know the old file.
+    // For up to a second the agent may still use the old file.
     eventually("the new policy counts", || async {
         operate(&fleet, &subject, 3).await.to_string().contains("refused by").then_some(())
     })
@@ -153,7 +137,7 @@ async fn g4_a_configuration_file_that_changes_gives_one_event_and_no_restart() {
     let _agent = fleet.agent(IP).await.unwrap();
     let subject = Subject::new(fleet.dir(), "configured").unwrap();
     let config = subject.dir.join("app.conf");
-    // A new spec is checked at once, where a mere change of the file waits for up to 30 s.
+    // A new spec is checked at once, whereas a mere change of the file waits for up to 30 s.
     let write_and_register = async |text: &str| {
         std::fs::write(&config, text).unwrap();
         register(&fleet, &subject, |spec| {

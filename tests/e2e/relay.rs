@@ -7,7 +7,7 @@ use crate::{code, hosts};
 
 const IP: &str = "127.0.0.1";
 
-/// The one that carries the agent now, by what the agent says.
+/// The one that carries the agent now, according to the agent.
 fn used_by(relays: &Relays, agent: &Program) -> usize {
     let log = agent.log();
     let last = log.lines().rfind(|line| line.contains(": connected")).expect("it has connected").to_owned();

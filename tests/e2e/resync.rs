@@ -1,4 +1,4 @@
-//! A server that comes back and has what its agents have: nothing is sent again.
+//! A server that comes back and agrees with its agents: nothing is sent again.
 
 use proctor_testkit::{Fleet, Subject, eventually};
 use serde_json::json;
@@ -14,7 +14,7 @@ async fn registered(fleet: &Fleet, name: &str) -> Subject {
     subject
 }
 
-/// How often sessions had the same, and something else.
+/// How many sessions agreed, and how many did not.
 async fn resyncs(fleet: &Fleet, what: &str) -> [u64; 2] {
     let text = fleet.question("/metrics").send().await.unwrap().text().await.unwrap();
     let value = |result: &str| {
@@ -49,7 +49,7 @@ async fn a_killed_server_hears_nothing_of_what_it_has_and_all_of_what_has_change
     assert_eq!(resyncs(&fleet, "observations").await, [1, 0]);
     until_running(&fleet, "runs", first).await;
 
-    // While there is no server, the process dies and is started again; and the agent becomes another process.
+    // While there is no server, the process dies and is restarted; and the agent becomes another process.
     fleet.server.program.kill();
     subject.kill(first);
     let second = eventually("it is started again", || async { subject.pid().filter(|pid| *pid != first) }).await;
@@ -61,7 +61,7 @@ async fn a_killed_server_hears_nothing_of_what_it_has_and_all_of_what_has_change
     assert_eq!(resyncs(&fleet, "observations").await, [0, 1]);
     until_running(&fleet, "runs", second).await;
 
-    // What is registered while the agent is away is all that it is told.
+    // What is registered while the agent is away is all that it is sent.
     agent.program.kill();
     fleet.until_online(IP, false).await;
     let _later = registered(&fleet, "later").await;

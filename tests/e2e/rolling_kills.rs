@@ -154,7 +154,7 @@ async fn after_a_failed_batch_nothing_more_is_begun_by_any_life_of_the_server() 
 async fn a_cancelled_rollout_never_goes_on_whatever_becomes_of_the_server() {
     let mut world = world(|subject, spec| {
         if subject.name == NAMES[1] {
-            // Until somebody lets it go, so that the cancel finds it under way.
+            // Until somebody releases it, so that the cancel finds it in progress.
             let start = spec["control"]["start_cmd"].as_str().unwrap();
             spec["control"]["start_cmd"] =
                 json!(start.replacen("commands.log; ", "commands.log; until test -e go; do sleep 0.1; done; ", 1));

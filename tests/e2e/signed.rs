@@ -1,5 +1,5 @@
-//! A carrier between agent and server with everything but the signing key: it ends TLS towards both, as a relay would,
-//! reads every frame, and changes, adds or makes up what it likes.
+//! A carrier between agent and server with everything but the signing key: it terminates TLS on both sides, as a
+//! relay would, reads every frame, and changes, adds or invents what it likes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,21 +29,21 @@ const IP: &str = "127.0.0.1";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// Bytes, without a look at them.
+    /// Bytes, uninspected.
     Bytes,
-    /// Messages as they are.
+    /// Messages, unchanged.
     Messages,
-    /// Commands are changed on the way.
+    /// Commands are changed in transit.
     Changes,
-    /// A command of its own goes before the first message of the server.
+    /// Inserts a command of its own before the server's first message.
     Adds,
-    /// It is the server itself, and signs nothing.
+    /// Acts as the server itself, and signs nothing.
     PretendsUnsigned,
-    /// It is the server itself, and signs with a key of its own that it shows the right certificate for.
+    /// Acts as the server itself, and signs with its own key under the right certificate.
     PretendsSigned,
 }
 
-/// Everything that the authority's key and the agent's state directory are good for.
+/// Everything that the authority's key and the agent's state directory permit.
 struct Carrier {
     port: u16,
     shared: Arc<Shared>,
@@ -55,7 +55,7 @@ struct Shared {
     authority: Authority,
     signer_der: Mutex<Vec<u8>>,
     state_dir: PathBuf,
-    /// What it commands by itself.
+    /// The command that it invents.
     wants: ProcessKey,
     mode: Mutex<Mode>,
     forged: AtomicU64,
@@ -85,7 +85,7 @@ impl Carrier {
         Self { port, shared, _carrying: carrying }
     }
 
-    /// Every connection ends; those that follow are carried in this way.
+    /// Closes every connection; new ones are carried in this mode.
     fn set(&self, mode: Mode) {
         *self.shared.mode.lock() = mode;
         self.shared.forged.store(0, Ordering::SeqCst);
@@ -105,7 +105,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     while let Ok((near, _)) = listener.accept().await {
         let shared = shared.clone();
         connections.spawn(async move {
-            // It hears of a change from now on, so it is made before the look at the mode.
+            // Subscribes to changes before it looks at the mode.
             let changed = shared.changed.notified();
             let mode = *shared.mode.lock();
             tokio::select! {
@@ -178,7 +178,7 @@ fn command(shared: &Shared) -> FromServer {
     }
 }
 
-/// An operation is made one on the process that the carrier wants.
+/// Redirects an operation to the process that the carrier wants.
 fn changed(shared: &Shared, said: FromServer) -> FromServer {
     let FromServer::Signed(mut signed) = said else { return said };
     for part in &mut signed.messages {
@@ -244,7 +244,7 @@ async fn a_carrier_that_changes_or_adds_commands_gets_nothing_done() {
     carrier.set(Mode::Changes);
     fleet.until_online(IP, true).await;
     fleet.gse("operate_proc", &start).await.unwrap();
-    // A target can end before the agent is back; then it is asked for again.
+    // A target can end before the agent is back; then it is requested again.
     while tokio::time::timeout(Duration::from_secs(3), carrier.until_forged(1)).await.is_err() {
         fleet.gse("operate_proc", &start).await.unwrap();
     }

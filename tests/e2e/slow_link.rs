@@ -6,9 +6,9 @@ use serde_json::json;
 use crate::{content, hosts, row};
 
 const IP: &str = "127.0.0.1";
-/// What an outcome carries of an output at most.
+/// The most output that an outcome carries.
 const BYTES: usize = 8 * 1024;
-/// Then a frame of so many takes five seconds longer than either side waits for a silent one.
+/// Then a frame of this size takes five seconds longer than either side waits for a silent one.
 const BYTES_PER_SECOND: u64 = BYTES as u64 / 21;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -28,7 +28,7 @@ async fn a_frame_that_takes_longer_than_the_limits_of_silence_gets_through_each_
     let register = json!({"meta": subject.meta(), "hosts": hosts(&[IP]), "spec": spec});
     fleet.gse("register_proc_info", &register).await.unwrap();
     let started = fleet.operate("operate_proc", &operate(0)).await.unwrap();
-    // Up: what the command printed.
+    // Up: the output of the command.
     let reloaded = fleet.operate("operate_proc", &operate(8)).await.unwrap();
 
     assert_eq!(row(&started, IP, "far")["error_code"], 0, "{started}");

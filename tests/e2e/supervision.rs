@@ -1,31 +1,15 @@
-//! What the agent does by itself: limits, pools, schedules, health, and the events that tell of it.
+//! What the agent does on its own: limits, pools, schedules, health, and the events about it.
 
 use proctor_testkit::{Agent, Fleet, Subject, eventually};
 use serde_json::{Value, json};
 
 use crate::scenarios::zero_list;
-use crate::{code, hosts, instance};
-
-const IP: &str = "127.0.0.1";
+use crate::{IP, hosts, instance, operate, register};
 
 async fn fleet() -> (Fleet, Agent) {
     let fleet = Fleet::start().await.unwrap();
     let agent = fleet.agent(IP).await.unwrap();
     (fleet, agent)
-}
-
-async fn register(fleet: &Fleet, subject: &Subject, change: impl FnOnce(&mut Value)) {
-    let mut spec = subject.spec();
-    change(&mut spec);
-    let body = json!({"meta": subject.meta(), "hosts": hosts(&[IP]), "spec": spec});
-    let answer = fleet.gse("update_proc_info", &body).await.unwrap();
-    assert_eq!(code(&answer["data"], IP, &subject.name), 0, "{answer}");
-}
-
-async fn operate(fleet: &Fleet, subject: &Subject, op_type: i64) -> Value {
-    let body = json!({"meta": subject.meta(), "op_type": op_type, "hosts": hosts(&[IP])});
-    let rows = fleet.operate("operate_proc", &body).await.unwrap();
-    rows[format!("0:0:{IP}:e2e:{}", subject.name)].clone()
 }
 
 /// A start command that runs perl code under the subject's name, with its pid file.
@@ -54,7 +38,7 @@ async fn event(fleet: &Fleet, subject: &Subject, kind: &str) -> Value {
 #[tokio::test]
 async fn f1_memory_of_a_child_of_a_child_counts_and_the_tree_is_killed() {
     let (fleet, agent) = fleet().await;
-    // The stop command of the second one ends its root alone: what it has forked outlives it, and must not.
+    // The stop command of the second one ends only its root: what it has forked outlives it, and must not.
     for (name, stop) in [("greedy", "true"), ("orphans", "kill -9 $(cat orphans.pid)")] {
         let subject = Subject::new(fleet.dir(), name).unwrap();
         let bytes = memory_bytes(0.6);

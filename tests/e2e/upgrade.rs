@@ -1,4 +1,4 @@
-//! Agents that become another version over their link, and come back by themselves where it is no good.
+//! Agents that are upgraded over their link, and roll back on their own if the new version is bad.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ impl World {
         std::fs::write(path, content).unwrap();
     }
 
-    /// A program that passes its check and then does something else than an agent.
+    /// A program that passes its check and then does something other than an agent.
     fn hold_bad_build(&self, version: &str, does: &str) {
         let source = self.fleet.dir().join("bad.c");
         let text = format!(
@@ -155,8 +155,8 @@ async fn load(fleet: &Fleet, subject: &Subject, is_over: &AtomicBool) -> usize {
     count
 }
 
-/// The trial has begun, and nothing of the old agent works but what watches it. The new program runs for its check too,
-/// before that.
+/// The trial has begun, and nothing of the old agent works except what watches it. Before that, the new program
+/// also runs for its check.
 async fn until_watched(world: &World, trials: impl Fn() -> usize) {
     let is_watched = || trials() == 1 && threads(world.agent.pid()) == ["log", "proctor-agent"];
     eventually("the trial is watched", || async { is_watched().then_some(()) }).await;
@@ -220,7 +220,7 @@ async fn an_agent_becomes_another_version_and_nothing_on_its_host_notices() {
     children[0].kill(pids[0]);
     eventually("the new version supervises", || async { children[0].pid().filter(|pid| *pid != pids[0]) }).await;
 
-    // Back again, by an order that says so.
+    // Back again, by an explicit order.
     let newer = world.upgrade(json!({"version": "7.0.1"})).await;
     assert_eq!(world.until_final(&newer).await["hosts"][0]["reason_id"], "upgrade_runs_already");
     world.cancel(&newer).await;
@@ -242,7 +242,7 @@ async fn a_new_version_that_crashes_hangs_or_cannot_connect_is_given_up_by_the_o
     let mut world = World::new().await;
     let (child, busy) = (world.subject("child").await, world.subject("busy").await);
     let (pid, before) = (child.pid(), world.version().await);
-    // Writes where a real one would, that its driver turns.
+    // Writes the driver's heartbeat where a real one would.
     let starts = r#"
         char path[4096] = "";
         for (int i = 1; i + 1 < argc; i++) if (!strcmp(argv[i], "--state-dir")) strcpy(path, argv[i + 1]);

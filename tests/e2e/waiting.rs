@@ -1,4 +1,4 @@
-//! Operations that wait for a host that is offline, with the real programs.
+//! Operations that wait for an offline host, with the real programs.
 
 use proctor_testkit::{APP, Fleet, Subject, eventually, run_proctor};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ async fn an_operation_waits_for_its_host_across_a_death_of_the_server_and_runs_o
     let body = json!({"meta": subject.meta(), "hosts": hosts(&[IP]), "spec": subject.spec()});
     fleet.gse("register_proc_info", &body).await.unwrap();
     agent.program.kill();
-    // A host that may still come back may have been sent what it is asked for; cancels then wait for its word.
+    // A host that may still come back may have received what is asked; cancels then wait for its answer.
     eventually("the host is offline", || async {
         let hosts = fleet.get("/api/v1/hosts").await.ok()?;
         let host = &hosts["hosts"][0];

@@ -1,4 +1,4 @@
-//! Words at the worst moment: one line that says what is wrong and what to do, from the real programs.
+//! Error messages at the worst moment: one line that says what is wrong and what to do, from the real programs.
 
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn list_hosts(fleet: &Fleet, server: &str) -> Output {
     command.output().unwrap()
 }
 
-/// What it said, which must be one line.
+/// Its output, which must be one line.
 fn one_line(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
     assert_eq!(said.lines().count(), 1, "{said}");
@@ -97,7 +97,7 @@ async fn an_agent_whose_certificate_has_expired_says_so_and_what_lets_it_back() 
     .await;
     let words = format!(
         "this agent's certificate expired at {expired_at} (check the clock), and it got no new one: the certificate of \
-         host 0:{IP} has expired: an operator lets it come back with `proctor hosts approve 0:{IP}`"
+         host 0:{IP} has expired: let it come back with `proctor hosts approve 0:{IP}`"
     );
     assert!(line.contains(&words), "{line}");
     assert!(!fleet.server.program.log().contains("TLS handshake failed"), "it does not try with that certificate");
@@ -141,7 +141,7 @@ async fn an_agent_with_a_mistyped_token_ends_and_says_what_to_do_and_so_does_the
             &fingerprint,
             "has another authority than the join token names: was the token mistyped, made by another server, or made before its authority was replaced?",
         ),
-        (&cut, "it must have four parts with '.' between them: PT1.ID.SECRET.FINGERPRINT"),
+        (&cut, "it must have four parts separated by '.': PT1.ID.SECRET.FINGERPRINT"),
     ] {
         let lines = said.lines().filter(|line| line.contains(words)).count();
         assert_eq!(lines, 1, "{words}: {said}");

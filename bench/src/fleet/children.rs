@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 const END_POLL: Duration = Duration::from_millis(50);
-/// Of the log of a program that ended before its time.
+/// Lines shown from the log of a program that ended too early.
 const LINES_SHOWN: usize = 5;
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! The server is killed under a connected fleet and started again at once.
+//! The server is killed under a connected fleet and restarted at once.
 
 use std::time::{Duration, Instant};
 
@@ -10,18 +10,18 @@ use super::fan_out::{self, Operation, Progress};
 use super::prober::{Prober, Probes, ROUTES};
 use super::stage::Stage;
 
-/// Longer than the goal: a miss is measured, too.
+/// Longer than the goal, so that a miss is measured, too.
 const BACK_WITHIN: Duration = Duration::from_secs(600);
-/// Part of the outcomes that are in when the server is killed.
+/// Share of the outcomes that are in when the server is killed.
 const KILLED_AFTER: usize = 4;
-/// An agent that the server took for gone would be reported by then.
+/// An agent that the server considered gone would be reported by then.
 const EVENTS_WITHIN: Duration = Duration::from_secs(10);
 const EVENTS_PER_PAGE: usize = 1000;
 const EVENT_PAGES_MAX: usize = 100;
-/// Events that are told word for word.
+/// Number of events that are listed.
 const EVENTS_SHOWN: usize = 3;
 
-/// Agents that the server said to be gone.
+/// Agents that the server reported as gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct OfflineEvents {
     pub(super) count: usize,
@@ -35,13 +35,13 @@ pub(super) struct QuietKill {
     /// From SIGKILL until the API answers, and until all agents are back.
     pub(super) api_back: Duration,
     pub(super) all_back: Duration,
-    /// CPU time of the new server until then, its start included, and what idling took of it.
+    /// CPU time of the new server until then, including its start, minus idle usage.
     pub(super) cpu: Duration,
     pub(super) idle_cpu: Duration,
     pub(super) offline: OfflineEvents,
 }
 
-/// A kill with an operation on all agents under way, while the API is called.
+/// A kill with an operation on all agents in progress, while the API is called.
 #[derive(Clone, Debug)]
 pub(super) struct BusyKill {
     pub(super) api_back: Duration,

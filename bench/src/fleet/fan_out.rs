@@ -14,9 +14,9 @@ const SUBMIT: &str = "/api/v2/proc/operate_proc_multi/";
 const RESULT: &str = "/api/v2/proc/get_proc_operate_result_v2/";
 const RESTART: u8 = 7;
 const POLL: Duration = Duration::from_millis(10);
-/// Seconds that a command may take, long enough for a fleet that comes back from a restart of the server meanwhile.
+/// Time limit of a command, long enough for a fleet that comes back after a server restart meanwhile.
 const OPERATION_SECS: u32 = 300;
-/// After the last outcome: by then agents have heard that theirs are stored, and what they reported meanwhile is.
+/// After the last outcome: by then agents know that theirs are stored, and their reports are stored too.
 const SETTLE: Duration = Duration::from_secs(1);
 const ROUND_WITHIN: Duration = Duration::from_secs(300);
 
@@ -27,14 +27,14 @@ pub(super) struct Operation {
     body: Bytes,
 }
 
-/// What one round took.
+/// The cost of one round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
     /// Until the task is durable.
     pub(super) submitted: Duration,
     /// Until every outcome is stored, as a poll shows.
     pub(super) total: Duration,
-    /// CPU time of all programs, what follows the last outcome included.
+    /// CPU time of all programs, including what follows the last outcome.
     pub(super) cpu: Cpu,
 }
 
@@ -54,12 +54,12 @@ impl Operation {
         Self { agents, body: Bytes::from(json!({"proc_operate_req": [item]}).to_string()) }
     }
 
-    /// The bytes that say what is to be done, without the hosts.
+    /// The bytes that say what to do, without the hosts.
     pub(super) fn request_bytes() -> usize {
         item().to_string().len()
     }
 
-    /// Submits it; the time that it took, and the id of the durable task.
+    /// Submits it; returns how long that took, and the id of the durable task.
     pub(super) async fn submit(&self, fleet: &Fleet) -> Result<(Duration, String)> {
         let (took, answer) = call(fleet, SUBMIT, self.body.clone()).await?;
         let answer: Value = serde_json::from_slice(&answer)?;

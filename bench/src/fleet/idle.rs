@@ -1,4 +1,4 @@
-//! What connected agents cost the server while nothing happens, and what joining costs.
+//! What connected agents cost an idle server, and what joining costs.
 
 use std::time::{Duration, Instant};
 
@@ -6,16 +6,16 @@ use anyhow::Result;
 
 use super::stage::{Connected, Scrapes, Stage};
 
-/// Before memory and CPU time are read: a server gives freed memory back after some seconds.
+/// Before memory and CPU time are read: a server returns freed memory after some seconds.
 const SETTLE: Duration = Duration::from_secs(15);
-/// On top of what the rate of new connections takes.
+/// On top of what the connection rate takes.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Idle {
     /// From the start of the swarms until every agent has a session.
     pub(super) connected: Connected,
-    /// Anonymous memory that came with the agents, of the server and of all relays, in bytes.
+    /// Anonymous memory added by the agents, of the server and of all relays, in bytes.
     pub(super) server_memory: u64,
     pub(super) relay_memory: u64,
     /// CPU time of the server while the agents joined.
@@ -57,7 +57,7 @@ impl Idle {
         self.cpu.div_f64(self.time.as_secs_f64() * agents as f64)
     }
 
-    /// CPU time of one join, without what the agents that had joined before took meanwhile.
+    /// CPU time of one join, without what already connected agents took meanwhile.
     pub(super) fn cpu_per_join(&self, agents: usize) -> Duration {
         let idling = self.cpu_per_agent(agents).mul_f64(self.connected.agent_time.as_secs_f64());
         self.join_cpu.saturating_sub(idling).div_f64(agents as f64)

@@ -1,8 +1,8 @@
-//! The link at fleet scale: the real server with thousands of simulated agents, beside plain NATS.
+//! The link at fleet scale: the real server with thousands of simulated agents, compared with plain NATS.
 //!
-//! Promised: the real programs, each in its own process, on the loopback; every wait has a limit, and everything that
-//! was started is gone at the end, also after an error or a signal. Absent: agents on other machines, and so whatever a
-//! network between them would add. The agents take CPU time of the same machine.
+//! Promised: the real programs, each in its own process, on the loopback; every wait has a limit, and everything
+//! that was started is gone at the end, also after an error or a signal. Absent: agents on other machines, and so
+//! any effect of a network. The agents use CPU time of the same machine.
 
 mod children;
 mod crash;
@@ -30,7 +30,7 @@ use stage::{Plan, Stage};
 
 /// Beyond this a process of peers on NATS, and the NATS server, need more descriptors than they commonly have.
 const NATS_AGENTS_MAX: usize = 15_000;
-/// About what a row of a task's result takes.
+/// About the size of a row of a task's result.
 const REPLY_BYTES: usize = 200;
 /// Between one kill of the server and the next.
 const BETWEEN_KILLS: Duration = Duration::from_secs(30);
@@ -90,7 +90,7 @@ pub(crate) async fn measure(bench: &Bench, options: &Options) -> Result<Vec<Tabl
     }
 }
 
-/// A run that fails is noted with what it had measured, and the next one begins.
+/// A failed run is noted with what it had measured, and the next one begins.
 async fn all(peers: &Path, options: &Options) -> Vec<Table> {
     let mut tables = Tables::new();
     for agents in &options.agents {

@@ -1,7 +1,7 @@
-//! Calls of the API at a fixed rate, whatever becomes of earlier ones.
+//! API calls at a fixed rate, whatever happens to earlier ones.
 //!
-//! Promised: a call's time counts from the moment at which it was due, so that a server that stands still is not asked
-//! less. At most [`UNDER_WAY_MAX`] calls are under way; what is due beyond that counts as failed.
+//! Promised: a call is timed from the moment it was due, so that a stalled server does not get fewer calls. At most
+//! [`UNDER_WAY_MAX`] calls are in progress; what is due beyond that counts as failed.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ pub(super) const ROUTES: [&str; 2] = ["/api/v1/whoami", "/api/v1/hosts?limit=100
 struct Sample {
     route: usize,
     due: Instant,
-    /// None: no answer, or one that is no success.
+    /// None: no answer, or no success.
     took: Option<Duration>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Prober {
     running: JoinSet<Vec<Sample>>,
 }
 
-/// The calls of one route that were due in some time.
+/// The calls of one route that were due in some period.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Probes {
     pub(super) answered: Vec<Duration>,

@@ -10,7 +10,7 @@ use super::stage::{Cpu, Plan};
 use super::swarm_report::SwarmReport;
 use crate::figures::{Table, millis, quantile, ratio};
 
-/// What is known of one run; a run that fails has the figures until then.
+/// What is known of one run; a failed run has the figures until then.
 #[derive(Debug)]
 pub(super) struct Figures {
     pub(super) plan: Plan,
@@ -19,7 +19,7 @@ pub(super) struct Figures {
     pub(super) nats: Vec<Duration>,
     pub(super) quiet: Option<QuietKill>,
     pub(super) busy: Option<BusyKill>,
-    /// What the agents report, and how many operations were asked of them.
+    /// What the agents report, and how many operations were requested.
     pub(super) swarm: Option<(SwarmReport, usize)>,
     pub(super) notes: Vec<String>,
 }

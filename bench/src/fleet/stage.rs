@@ -1,4 +1,4 @@
-//! The real programs of one run: a server, relays where they are asked for, and swarms of agents.
+//! The real programs of one run: a server, relays if requested, and swarms of agents.
 //!
 //! Promised: everything runs in a temporary directory and is gone with it. Every wait has a limit.
 
@@ -15,21 +15,21 @@ use super::swarm_report::SwarmReport;
 use crate::figures::quantile;
 use crate::procs;
 
-/// In one swarm process; more take another one.
+/// Agents per swarm process; more take another one.
 const AGENTS_PER_SWARM_MAX: usize = 15_000;
-/// Descriptors of a process besides its agents: for HTTP, the store, connections that are being opened.
+/// Descriptors of a process besides its agents: for HTTP, the store, connections being opened.
 const DESCRIPTORS_SPARE: usize = 500;
-/// What one relay takes at most.
+/// Agents per relay at most.
 const AGENTS_PER_RELAY_MAX: usize = 20_000;
 const FIRST_IP: Ipv4Addr = Ipv4Addr::new(10, 64, 0, 0);
-/// Rare enough that asking costs the server little.
+/// Rare enough to cost the server little.
 const SESSIONS_POLL: Duration = Duration::from_millis(500);
 /// How often the time of a scrape is taken.
 const SCRAPES: usize = 50;
 const SCRAPE_PAUSE: Duration = Duration::from_millis(100);
 const RELAYS_WITHIN: Duration = Duration::from_secs(60);
 const SWARM_END_MAX: Duration = Duration::from_secs(60);
-/// Swarms that outlive the benchmark end by themselves.
+/// Swarms that outlive the benchmark end on their own.
 const SWARM_FOR: &str = "3h";
 const TOKEN_TTL: &str = "3h";
 
@@ -38,7 +38,7 @@ const TOKEN_TTL: &str = "3h";
 pub(super) struct Plan {
     pub(super) agents: usize,
     pub(super) relays: usize,
-    /// New connections per second while they gather.
+    /// New connections per second during ramp-up.
     pub(super) connect_rate: u32,
 }
 
@@ -246,7 +246,7 @@ impl Stage {
         Ok((server, relays.sum::<Result<u64>>()?))
     }
 
-    /// Ends the agents; what they have seen.
+    /// Ends the agents; returns what they saw.
     pub(super) async fn finish(&mut self) -> Result<SwarmReport> {
         let mut sum = SwarmReport::default();
         for swarm in self.swarms.drain(..) {
@@ -267,12 +267,12 @@ fn parts(agents: usize) -> Vec<usize> {
     (0..count).map(|index| agents / count + usize::from(index < agents % count)).collect()
 }
 
-/// With room for an uneven spread.
+/// With slack for an uneven spread.
 fn relay_agents_max(plan: Plan) -> usize {
     (plan.agents.div_ceil(plan.relays) * 5 / 4 + 16).min(AGENTS_PER_RELAY_MAX)
 }
 
-/// Programs inherit the limit; whoever may raises it.
+/// Programs inherit the limit; it is raised if permitted.
 fn allow_descriptors(plan: Plan) -> Result<()> {
     let needed = descriptors_needed(plan);
     let limit = getrlimit(Resource::Nofile);
@@ -287,7 +287,7 @@ fn allow_descriptors(plan: Plan) -> Result<()> {
     Ok(())
 }
 
-/// Of the program with most agents: a swarm, a relay, or the server where there are no relays.
+/// For the program with most agents: a swarm, a relay, or the server if there are no relays.
 fn descriptors_needed(plan: Plan) -> u64 {
     let most = match plan.relays {
         0 => plan.agents,

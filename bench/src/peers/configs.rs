@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{Crowd, Kind, Launch};
 
-/// Where its program is under the directory of the peers.
+/// Where its program is below the peers' directory.
 pub(super) fn program(kind: Kind) -> Option<&'static str> {
     match kind {
         Kind::Proctor | Kind::ProctorForeground | Kind::ProctorMetrics => None,
@@ -22,7 +22,7 @@ pub(super) fn program(kind: Kind) -> Option<&'static str> {
     }
 }
 
-/// Writes what it needs into its directory and says how it is run.
+/// Writes what it needs into its directory and returns how to run it.
 pub(super) fn write(kind: Kind, crowd: &Crowd<'_>, names: &[String], dir: &Path) -> Result<Launch> {
     let (arguments, more) = match kind {
         Kind::Proctor | Kind::ProctorForeground | Kind::ProctorMetrics => {
@@ -47,8 +47,8 @@ pub(super) fn write(kind: Kind, crowd: &Crowd<'_>, names: &[String], dir: &Path)
     Ok(Launch { program, arguments, environment })
 }
 
-/// Debian's s6-svscan looks for s6-supervise in /usr/bin and nowhere else. There it finds it, in a
-/// view of the file system that only this process and its children have.
+/// Debian's s6-svscan looks for s6-supervise in /usr/bin and nowhere else. It finds it there in a mount namespace
+/// that only this process and its children have.
 fn in_place(program: &Path, arguments: &[String], environment: Vec<(&'static str, String)>) -> Launch {
     let own = program.parent().unwrap_or(program).display();
     let line = format!("mount -t overlay overlay -o lowerdir={own}:/usr/bin /usr/bin && exec \"$@\"");
@@ -90,7 +90,7 @@ fn supervisord(crowd: &Crowd<'_>, names: &[String], dir: &Path) -> Result<Vec<St
     Ok(vec!["-c".to_owned(), file.display().to_string()])
 }
 
-/// It knows processes by pid file, as we do, so the worker is left behind by its command.
+/// It knows processes by pid file, as we do, so its command leaves the worker in the background.
 fn monit(crowd: &Crowd<'_>, names: &[String], dir: &Path) -> Result<Vec<String>> {
     let (file, shown) = (dir.join("monitrc"), dir.display());
     let period = if crowd.limits { 10 } else { 1 };

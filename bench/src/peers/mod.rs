@@ -1,4 +1,4 @@
-//! Proctor and its peers, each with the same crowd of workers to supervise.
+//! Proctor and its peers, each with the same workers to supervise.
 //!
 //! Promised: every supervisor runs in a directory of its own, by hand, with short waits in its
 //! configuration (see `configs`), and is gone with everything it started when it is dropped.
@@ -74,7 +74,7 @@ impl Kind {
         matches!(self, Self::Proctor | Self::ProctorForeground | Self::ProctorMetrics)
     }
 
-    /// Why it cannot take part, if it cannot.
+    /// Why it cannot take part, if so.
     pub(crate) fn absence(self, peers: &Path) -> Option<String> {
         let program = configs::program(self)?;
         (!peers.join(program).exists()).then(|| format!("{} is not installed and is left out.", self.title()))
@@ -92,14 +92,14 @@ impl Kind {
     }
 }
 
-/// What is to be supervised.
+/// What to supervise.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crowd<'a> {
     pub(crate) worker: &'a Worker,
     /// Where the peers are installed.
     pub(crate) peers: &'a Path,
     pub(crate) count: usize,
-    /// With limits, and where somebody polls, no more often than the limits need.
+    /// With limits; a polling supervisor polls no more often than the limits need.
     pub(crate) limits: bool,
 }
 
@@ -111,11 +111,11 @@ pub(crate) struct Supervisor<'a> {
     dir: tempfile::TempDir,
     mark: String,
     own: Own,
-    /// After the supervisor, which would start again what is killed.
+    /// After the supervisor, which would restart what is killed.
     _leftovers: Leftovers<'a>,
 }
 
-/// Ends what is left of a crowd, and whatever else carries its mark.
+/// Kills the remaining workers, and whatever else carries their mark.
 #[derive(Debug)]
 struct Leftovers<'a> {
     worker: &'a Worker,
@@ -136,7 +136,7 @@ enum Own {
     Peer { command: Launch, main: Option<Child> },
 }
 
-/// How a peer is started, every time.
+/// The command that starts a peer, every time.
 #[derive(Debug)]
 struct Launch {
     program: PathBuf,
@@ -190,7 +190,7 @@ impl<'a> Supervisor<'a> {
                     let _ = child.wait();
                     !ended_before
                 });
-                // One that goes to the background has no other main process than what it left there.
+                // One that daemonizes has no other main process than the daemon.
                 if all || running != Some(true) {
                     own.into_iter().for_each(procs::kill);
                 }

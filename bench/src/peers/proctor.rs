@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::{Crowd, Kind};
 
 const IP: &str = "127.0.0.1";
-/// Processes in one call: more than an agent starts in five seconds on a busy machine are refused.
+/// Processes per call: more than an agent starts in five seconds on a busy machine are refused.
 const PART: usize = 100;
 /// As Prometheus does it by default.
 const SCRAPE_PERIOD: Duration = Duration::from_secs(15);
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 pub(crate) struct Proctor {
     fleet: Fleet,
     agent: Agent,
-    /// Asks for the agent's metrics, where they are on.
+    /// Scrapes the agent's metrics, if they are on.
     _scraper: JoinSet<()>,
 }
 

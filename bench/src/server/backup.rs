@@ -1,7 +1,7 @@
 //! What a backup of a large store costs the operations that run meanwhile.
 //!
-//! The store is filled before the server starts; a swarm carries the operations out. They come at a fixed rate, whatever
-//! the server answers, and each is timed from the moment at which it was due.
+//! The store is filled before the server starts; a swarm carries out the operations. They come at a fixed rate,
+//! whatever the server answers, and each is timed from the moment it was due.
 
 use std::fs::File;
 use std::path::Path;
@@ -84,7 +84,7 @@ fn row(name: &str, operations: &[(&Sent, Duration)]) -> [String; 8] {
     [name.to_owned(), operations.len().to_string(), a, b, c, d, e, f]
 }
 
-/// Restarts each process of each host in turn, one operation at each beat, however many are under way.
+/// Restarts each process of each host in turn, one operation per tick, however many are in progress.
 async fn send_all(api: Api, hosts: Vec<String>, rate: u32, mut stopped: watch::Receiver<bool>) -> Result<Vec<Sent>> {
     let mut period = tokio::time::interval(Duration::from_secs(1) / rate);
     period.set_missed_tick_behavior(MissedTickBehavior::Burst);
@@ -106,7 +106,7 @@ async fn send_all(api: Api, hosts: Vec<String>, rate: u32, mut stopped: watch::R
     under_way.join_all().await.into_iter().collect()
 }
 
-/// Runs the command; when it began and when it had ended.
+/// Runs the command; returns when it began and ended.
 async fn back_up(fleet: &Fleet, copy: &Path) -> Result<(Instant, Instant)> {
     let passphrase = fleet.dir().join("passphrase");
     std::fs::write(&passphrase, "correct horse battery staple")?;

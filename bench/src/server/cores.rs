@@ -1,4 +1,4 @@
-//! Who runs on which core.
+//! CPU affinity.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ pub(super) fn two() -> Result<(usize, usize)> {
     allowed.next().zip(allowed.next()).context("this needs two cores")
 }
 
-/// Every thread of the process; those that come later are where the one was that made them.
+/// Every thread of the process; later ones inherit it.
 pub(super) fn pin(pid: u32, core: usize) -> Result<()> {
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
         let id: i32 = thread?.file_name().to_string_lossy().parse()?;
@@ -22,7 +22,7 @@ pub(super) fn pin(pid: u32, core: usize) -> Result<()> {
     Ok(())
 }
 
-/// The thread that calls this.
+/// The calling thread.
 pub(super) fn pin_here(core: usize) -> Result<()> {
     Ok(sched_setaffinity(None, &only(core))?)
 }

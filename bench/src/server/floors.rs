@@ -27,7 +27,7 @@ impl BareStore {
         Ok(Self(connection))
     }
 
-    /// One transaction with these rows; the log is copied afterwards, as the server does.
+    /// One transaction with these rows; the log is checkpointed afterwards, as the server does.
     pub(super) fn write<'r>(&self, rows: impl Iterator<Item = &'r str>) -> Result<Duration> {
         let begun = Instant::now();
         self.0.execute_batch("BEGIN IMMEDIATE")?;

@@ -1,9 +1,8 @@
-//! What large calls take at the server: the real program on its real store, asked over HTTP.
+//! Large calls at the server: the real program on its real store, called over HTTP.
 //!
-//! The hosts, and what was observed on them, are put into the store before the server starts; no
-//! agent is connected. Beside each figure stands what the machine takes for the same bytes: a bare
-//! SQLite file with the same durability, `serde_json` that writes the same answer, a bare server
-//! that sends it.
+//! The hosts and their observations are put into the store before the server starts; no agent is connected. Each
+//! figure is shown next to what the machine takes for the same bytes: a bare SQLite file with the same durability,
+//! `serde_json` that writes the same answer, a bare server that sends it.
 
 pub(crate) mod backup;
 mod cores;
@@ -72,7 +71,7 @@ fn told(samples: &[Duration]) -> [String; 2] {
     [millis(quantile(samples, 0.5)), millis(quantile(samples, 1.0))]
 }
 
-/// CPU time that the server used for each of so many calls.
+/// CPU time of the server per call.
 fn cpu_each(fleet: &Fleet, before: u64, calls: usize) -> Result<Duration> {
     let used = ticks(fleet)? - before;
     Ok(Duration::from_millis(10 * used) / u32::try_from(calls)?)

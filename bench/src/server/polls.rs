@@ -23,12 +23,12 @@ const CALLERS: usize = 4;
 /// Until the open targets begin to end.
 const CHANGES_WITHIN: Duration = Duration::from_secs(60);
 
-/// Polls of one task for some time.
+/// Polls of one task during some time.
 struct Polls {
     rate: f64,
     cpu: Duration,
     samples: Vec<Duration>,
-    /// The least and the most targets without an outcome that an answer told.
+    /// The fewest and most targets without an outcome in any answer.
     pending: (usize, usize),
     last: Bytes,
 }

@@ -34,7 +34,7 @@ const OPEN: usize = POLLED / 2;
 /// Open targets that end at one time, and how much later the next ones do.
 const ENDING: usize = 50;
 const ENDING_EVERY_MS: u64 = 200;
-/// A server that starts waits ten seconds for agents that were there.
+/// A server that starts waits ten seconds for agents that were connected.
 const FIRST_ENDS_MS: u64 = 15_000;
 
 pub(super) struct Population {
@@ -46,7 +46,7 @@ pub(super) struct Tasks {
     pub(super) finished: TaskId,
     /// Half of it is open, and stays so.
     pub(super) pending: TaskId,
-    /// Half of it is open, and ends by and by.
+    /// Half of it is open, and ends gradually.
     pub(super) changing: TaskId,
 }
 
@@ -81,10 +81,10 @@ impl Population {
         Ok(())
     }
 
-    /// Made anew: the time of the changing one begins now.
+    /// Created again: the time of the changing one begins now.
     pub(super) async fn tasks(&self, dir: &Path) -> Result<Tasks> {
         let store = open(dir).await?;
-        // The server, when it starts, waits for those that were connected.
+        // A server that starts waits for those that were connected.
         let connect = |number| {
             let store = &store;
             async move { store.open_session(&opening(number), clock::unix_millis()).await }
@@ -103,7 +103,7 @@ async fn open(dir: &Path) -> Result<SqliteStore> {
     Ok(SqliteStore::open(&dir.join("data/proctor.db")).await?)
 }
 
-/// In no order, as ids of agents are.
+/// Unordered, like agent ids.
 pub(super) fn agent(number: usize) -> AgentId {
     let digest = blake3::hash(&number.to_le_bytes());
     AgentId::from_uuid(Uuid::from_slice(&digest.as_bytes()[..16]).expect("sixteen bytes"))

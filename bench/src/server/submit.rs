@@ -13,7 +13,7 @@ use super::{HOSTS, call, ticks, told};
 use crate::figures::{Table, millis};
 
 const PATH: &str = "/api/v2/proc/operate_proc_multi/";
-/// Of a row of a registration with what points at it.
+/// Of a registration's row and what refers to it.
 const REGISTRATION_BYTES: usize = 122;
 const TARGETS_PER_CHUNK: usize = 1000;
 
@@ -80,8 +80,7 @@ fn body(name: &str, op_type: u8, command: &str) -> Bytes {
     Bytes::from(json!({"proc_operate_req": [item]}).to_string())
 }
 
-/// No agent is connected: every target ends within a few seconds, and the next call finds the store
-/// at rest.
+/// No agent is connected: every target ends within a few seconds, and the next call finds the store idle.
 async fn until_over(fleet: &Fleet, answer: &[u8]) -> Result<()> {
     let answer: Value = serde_json::from_slice(answer)?;
     let task = answer["data"]["task_id"].as_str().context("a task id")?;

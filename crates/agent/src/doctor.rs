@@ -174,9 +174,9 @@ fn lasts(left_ms: i64) -> Finding {
     let renewed = "it is renewed over the session, so the agent has had none for long";
     match days {
         ..0 => bad("certificate", "has expired: let the host back with `proctor hosts approve` on the server"),
-        0..CERTIFICATE_DAYS_BAD => bad("certificate", format!("ends in {days} days: {renewed}")),
+        0..CERTIFICATE_DAYS_BAD => bad("certificate", format!("expires in {days} days: {renewed}")),
         CERTIFICATE_DAYS_BAD..CERTIFICATE_DAYS_WARN => {
-            warning("certificate", format!("ends in {days} days: {renewed}"))
+            warning("certificate", format!("expires in {days} days: {renewed}"))
         }
         _ => good("certificate", format!("valid for {days} days")),
     }

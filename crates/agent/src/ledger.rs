@@ -74,9 +74,9 @@ pub enum LedgerError {
     Open { path: PathBuf, source: rusqlite::Error },
     #[error("the ledger {path} was written by a newer agent (schema {found}, this agent knows {SCHEMA})")]
     Newer { path: PathBuf, found: u32 },
-    #[error("cannot open the ledger {path} for its owner alone")]
+    #[error("cannot open the ledger {path} as a private file")]
     Private { path: PathBuf, source: std::io::Error },
-    #[error("cannot put the damaged ledger {path} aside")]
+    #[error("cannot move the damaged ledger {path} aside")]
     PutAside { path: PathBuf, source: std::io::Error },
     #[error("cannot write the ledger: {0}")]
     Write(String),

@@ -135,7 +135,7 @@ pub enum AgentError {
     Ledger(#[from] ledger::LedgerError),
     #[error(transparent)]
     Policy(#[from] policy::PolicyError),
-    #[error("metrics are served on the loopback alone, not on {address}: use 127.0.0.1 or [::1]")]
+    #[error("metrics are served on the loopback only, not on {address}: use 127.0.0.1 or [::1]")]
     MetricsAddress { address: SocketAddr },
     #[error("cannot start a thread")]
     Thread { source: std::io::Error },

@@ -122,7 +122,7 @@ enum SessionEnd {
     Untrusted(#[from] Untrusted),
     #[error(transparent)]
     Driver(#[from] DriverSilent),
-    #[error("the agent ends")]
+    #[error("the agent is shutting down")]
     Shutdown,
 }
 

@@ -47,7 +47,7 @@ struct TrustState {
 /// Why other authorities cannot be kept.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HandOverError {
-    #[error("none of the authorities is one that this agent believes")]
+    #[error("this agent trusts none of the authorities")]
     Unrelated,
     #[error("the authorities cannot be read")]
     Unreadable(#[from] proctor_pki::PkiError),

@@ -6,12 +6,12 @@ use utoipa::{IntoParams, ToSchema};
 /// Who calls, and what they may do where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Who {
-    /// Absent for a user who came with a token of their own.
+    /// Absent for a user who called with a token of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Classes that are allowed nowhere are not here.
+    /// Classes that are allowed nowhere are left out.
     pub allowed: Vec<Allowed>,
 }
 
@@ -21,7 +21,7 @@ pub struct Allowed {
     pub class: String,
     /// `everything`, or each of `business:3`, `namespace:web` and `cloud:0`.
     pub scopes: Vec<String>,
-    /// Only of `register`: those of the scopes where not every spec may be registered.
+    /// Only for `register`: those of the scopes where not every spec may be registered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bounds: Vec<AllowedWithin>,
 }
@@ -60,7 +60,7 @@ pub struct NewApp {
     /// Bindings that it gets at once.
     #[serde(default, deserialize_with = "crate::object::each", skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<NewGrant>,
-    /// Keeps the secret (sealed), so that requests may be signed with it.
+    /// Stores the secret (sealed), so that requests can be signed with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub signatures: bool,
 }
@@ -72,11 +72,11 @@ pub struct NewGrant {
     pub role: String,
     /// `everything`, `business:3`, `set:2`, `namespace:web` or `cloud:0`.
     pub scope: String,
-    /// The only values of `identity.user` in specs that are registered by it; empty: any.
+    /// The only values of `identity.user` in specs registered under it; empty: any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 64)]
     pub allow_users: Vec<String>,
-    /// The only directories below which paths of such specs may lie; empty: any.
+    /// The only directories below which paths of such specs may be; empty: any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 64)]
     pub allow_roots: Vec<String>,
@@ -86,11 +86,11 @@ pub struct NewGrant {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct AppQuery {
-    /// Keeps the new secret (sealed), so that requests may be signed with it.
+    /// Stores the new secret (sealed), so that requests can be signed with it.
     pub signatures: Option<bool>,
 }
 
-/// Holds a secret that is shown only here: not for logs.
+/// Contains a secret that is only shown here: not for logs.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CreatedApp {
     pub code: String,
@@ -108,7 +108,7 @@ impl std::fmt::Debug for CreatedApp {
 pub struct UserView {
     pub name: String,
     pub created_at: i64,
-    /// Its tokens are not taken.
+    /// Its tokens are refused.
     pub disabled: bool,
 }
 
@@ -158,7 +158,7 @@ pub struct NewUserToken {
     pub ttl_secs: Option<u64>,
 }
 
-/// Holds a secret that is shown only here: not for logs.
+/// Contains a secret that is only shown here: not for logs.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CreatedUserToken {
     pub id: String,
@@ -204,10 +204,10 @@ pub struct BindingView {
     pub subject: String,
     /// `everything`, `business:3`, `set:2`, `namespace:web` or `cloud:0`.
     pub scope: String,
-    /// The only values of `identity.user` in specs that are registered by it; empty: any.
+    /// The only values of `identity.user` in specs registered under it; empty: any.
     #[serde(default)]
     pub allow_users: Vec<String>,
-    /// The only directories below which paths of such specs may lie; empty: any.
+    /// The only directories below which paths of such specs may be; empty: any.
     #[serde(default)]
     pub allow_roots: Vec<String>,
     pub created_at: i64,
@@ -226,12 +226,12 @@ pub struct NewBinding {
     pub subject: String,
     /// `everything`, `business:3`, `set:2`, `namespace:web` or `cloud:0`.
     pub scope: String,
-    /// The only values of `identity.user` in specs that are registered by it; empty: any.
+    /// The only values of `identity.user` in specs registered under it; empty: any.
     #[serde(default)]
     #[schema(max_items = 64)]
     pub allow_users: Vec<String>,
-    /// The only directories below which paths of such specs may lie: setup_path, pid_path, config_path,
-    /// log_path and the paths of the configmap; empty: any. Commands are not bounded by it.
+    /// The only directories below which paths of such specs may be: setup_path, pid_path, config_path, log_path and
+    /// the paths of the configmap; empty: any. Commands are not restricted by it.
     #[serde(default)]
     #[schema(max_items = 64)]
     pub allow_roots: Vec<String>,
@@ -245,8 +245,9 @@ pub struct BindingQuery {
     pub subject: Option<String>,
 }
 
-/// Which grants: of whom, of what, and where. A field that is absent does not narrow. A process is in the scope of its
-/// namespace, and of the business and the cloud area of its host: give `namespace` and `host` together to ask for it.
+/// Which grants: of whom, of what, and where. A field that is absent does not narrow. A process is in the scope of
+/// its namespace, and of the business and the cloud area of its host: give `namespace` and `host` together to query
+/// it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -256,34 +257,34 @@ pub struct GrantQuery {
     /// `read`, `operate`, `register`, `limits` or `admin`.
     pub class: Option<String>,
     pub namespace: Option<String>,
-    /// An IP address, `CLOUD:IP` or an agent id: where it belongs counts as `business` and `cloud`.
+    /// An IP address, `CLOUD:IP` or an agent id: its business and cloud area count as `business` and `cloud`.
     pub host: Option<String>,
     /// Not with `host`.
     #[serde(default, deserialize_with = "crate::id::optional")]
     pub business: Option<u64>,
     /// Not with `host`.
     pub cloud: Option<u32>,
-    /// True: only those on everything. Not together with a target.
+    /// True: only grants on everything. Not together with a target.
     pub everywhere: Option<bool>,
 }
 
-/// A class that a binding gives.
+/// A class that a binding grants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GrantView {
     pub subject: String,
     pub class: String,
     pub role: String,
-    /// As the binding says it, such as `set:2`.
+    /// As in the binding, such as `set:2`.
     pub scope: String,
     /// The id of the binding.
     pub binding: String,
-    /// The user is disabled: the grant is there, but nobody can use it.
+    /// The user is disabled: the grant exists, but nobody can use it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disabled: bool,
-    /// Only of `register`: values of `identity.user` that specs may have; empty: any.
+    /// Only for `register`: values of `identity.user` that specs may have; empty: any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow_users: Vec<String>,
-    /// Only of `register`: directories that hold every path of the spec; empty: any.
+    /// Only for `register`: directories that contain every path of the spec; empty: any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow_roots: Vec<String>,
 }
@@ -294,7 +295,7 @@ pub struct GrantList {
     pub grants: Vec<GrantView>,
 }
 
-/// A join token to be made.
+/// A join token to create.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NewToken {
@@ -303,17 +304,17 @@ pub struct NewToken {
     pub uses: u32,
     #[schema(minimum = 1, maximum = 31622400)]
     pub ttl_secs: u64,
-    /// The only cloud area that it is good for.
+    /// The only cloud area that it is valid for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cloud_id: Option<u32>,
-    /// The business in which new hosts are placed that enrol with it.
+    /// The business in which new hosts that enrol with it are placed.
     #[serde(deserialize_with = "crate::id::optional", skip_serializing_if = "Option::is_none")]
     pub business: Option<u64>,
-    /// The only host that it is good for, an IP address or `CLOUD:IP`; a host that is known is taken over
-    /// with it, by another key too. Only with one use.
+    /// The only host that it is valid for, an IP address or `CLOUD:IP`; it can also take over a known host, with
+    /// another key too. Only with one use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// It lets relays of `cloud_id` enrol, and no agents.
+    /// For relays of `cloud_id` instead of agents.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub relay: bool,
 }
@@ -331,7 +332,7 @@ pub struct TokenView {
     pub uses: u32,
     /// Agents that enrolled with it.
     pub used: u32,
-    /// Enrolments that were refused although they had its secret.
+    /// Enrolments that were refused although they presented its secret.
     pub refused: u32,
     pub expires_at: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -340,7 +341,7 @@ pub struct TokenView {
     pub business: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// It lets relays enrol, and no agents.
+    /// For relays instead of agents.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub relay: bool,
 }
@@ -350,7 +351,7 @@ pub struct TokenList {
     pub tokens: Vec<TokenView>,
 }
 
-/// Holds a secret that is shown only here: not for logs.
+/// Contains a secret that is only shown here: not for logs.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CreatedToken {
     /// As the list of tokens and the audit log name it.

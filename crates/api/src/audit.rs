@@ -1,13 +1,13 @@
-//! The log of every change: who, what, on which targets, from where, and with what result.
+//! The audit log: who changed what, on which targets, from where, and with what result.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::SortOrder;
 
-/// One entry. Each holds the hash of the one before it, so that none can be changed or taken out
-/// without a trace: `hash` is BLAKE3 of the 32 bytes of `prev_hash` followed by the JSON of all other
-/// fields, in the order of their names and without spaces.
+/// One entry. Each contains the hash of the one before it, so that none can be changed or removed without a trace:
+/// `hash` is BLAKE3 of the 32 bytes of `prev_hash` followed by the JSON of all other fields, sorted by name and
+/// without spaces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditView {
     pub seq: u64,
@@ -15,7 +15,7 @@ pub struct AuditView {
     pub at: i64,
     /// `begun`, `ended`, `done` or `refused`.
     pub phase: String,
-    /// The entry that this one ends.
+    /// The entry that this one closes.
     #[serde(default)]
     pub of: Option<u64>,
     pub app: String,
@@ -36,11 +36,11 @@ pub struct AuditView {
     pub hash: String,
 }
 
-/// Oldest first, unless the newest were asked for.
+/// Oldest first, unless the newest were requested.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditPage {
     pub entries: Vec<AuditView>,
-    /// `after` of the next question; newest first, `before` of the next one, and 0 where nothing is older.
+    /// `after` of the next page; newest first, `before` of the next page, and 0 if there is nothing older.
     pub next: u64,
 }
 
@@ -55,7 +55,7 @@ pub struct AuditQuery {
     pub before: Option<u64>,
     /// Absent: the oldest first.
     pub order: Option<SortOrder>,
-    /// 100 where it is absent.
+    /// Default: 100.
     #[param(maximum = 1000)]
     pub limit: Option<u32>,
     pub app: Option<String>,
@@ -81,21 +81,21 @@ pub struct AuditFilter {
     pub until: Option<i64>,
 }
 
-/// Whether the chain of hashes holds.
+/// Whether the hash chain is intact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuditVerdict {
     pub intact: bool,
-    /// Entries that were looked at.
+    /// Entries that were checked.
     pub entries: u64,
     /// Entries up to this number are in the archive, not in the store.
     #[serde(default)]
     pub archived: u64,
-    /// The hash of the last archived entry, which the first one in the store holds.
+    /// The hash of the last archived entry, which the first one in the store refers to.
     #[serde(default)]
     pub archived_hash: String,
-    /// The hash of the last entry: kept elsewhere, it shows whether later entries were taken out.
+    /// The hash of the last entry: kept elsewhere, it shows whether later entries were removed.
     pub last_hash: String,
-    /// The first entry that does not fit.
+    /// The first entry that does not fit the chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken_at: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -4,7 +4,7 @@ use proctor_model::RelayId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// How far a rotation has come.
+/// The phase of a rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AuthorityPhase {
@@ -12,7 +12,7 @@ pub enum AuthorityPhase {
     Idle,
     /// A successor is announced to agents and relays, and issues nothing yet.
     Prepared,
-    /// The successor issues certificates; the old authority is still believed.
+    /// The successor issues certificates; the old authority is still trusted.
     Switched,
 }
 
@@ -21,7 +21,7 @@ pub struct AuthorityView {
     pub phase: AuthorityPhase,
     /// SHA-256 of the certificate of the authority that join tokens pin.
     pub fingerprint: String,
-    /// Of the one that takes over.
+    /// Of the successor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub successor_fingerprint: Option<String>,
     /// When the successor was made, in Unix seconds.
@@ -33,7 +33,7 @@ pub struct AuthorityView {
     pub behind_total: u32,
     /// The first of them, at most 1,000.
     pub behind: Vec<AuthorityBehind>,
-    /// Join tokens that can still be used. They pin `fingerprint`, and end with the rotation.
+    /// Join tokens that can still be used. They pin `fingerprint`, and become invalid with the rotation.
     pub open_tokens: u32,
 }
 
@@ -41,7 +41,7 @@ pub struct AuthorityView {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuthorityFollowers {
     pub total: u32,
-    /// They believe the successor, and have it on their disks.
+    /// They trust the successor, and have it on disk.
     pub trust_successor: u32,
     /// They have a certificate of the successor.
     pub new_certificate: u32,
@@ -56,7 +56,7 @@ pub struct AuthorityBehind {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<RelayId>,
     pub why: AuthorityBehindWhy,
-    /// Of its program, as far as it is known.
+    /// Version of its program, if known.
     pub version: String,
     pub trusts_successor: bool,
     pub has_new_certificate: bool,
@@ -66,16 +66,16 @@ pub struct AuthorityBehind {
 #[serde(rename_all = "snake_case")]
 pub enum AuthorityBehindWhy {
     NotConnected,
-    /// It is connected, and its version does not understand the announcement.
+    /// It is connected, but its version does not understand the announcement.
     CannotFollow,
-    /// It is connected, and has not done all of it yet.
+    /// It is connected, but not done yet.
     NotYet,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AuthorityStep {
-    /// Go on without the agents and relays that are cut off by it.
+    /// Continue without the agents and relays that this cuts off.
     #[serde(default)]
     pub force: bool,
 }

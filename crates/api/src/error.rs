@@ -1,9 +1,9 @@
-//! The one shape of an error.
+//! The form of every error.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Comes with every HTTP status from 400 on.
+/// Sent with every HTTP status from 400 on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
     pub error: ErrorDetail,

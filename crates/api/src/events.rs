@@ -8,21 +8,21 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::OptionalFailure;
 
-/// One event. Its times are in milliseconds: what happened within one second has an order.
+/// One event. Its times are in milliseconds, so that events within one second have an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EventView {
-    /// Grows with every event, on all hosts together.
+    /// Rises with every event of all hosts.
     pub id: u64,
     pub at_ms: i64,
     pub stored_at_ms: i64,
     pub host: String,
     pub agent: AgentId,
-    /// The agent's own number; 0 for what the server tells.
+    /// The agent's own number; 0 for events of the server.
     pub sequence: u64,
     /// As text: a newer server may have types that an older client does not know.
     #[serde(rename = "type")]
     pub kind: String,
-    /// `NAMESPACE/NAME`; null where no process is concerned.
+    /// `NAMESPACE/NAME`; null if no process is concerned.
     #[serde(default)]
     pub process: Option<String>,
     #[serde(default)]
@@ -31,27 +31,26 @@ pub struct EventView {
     pub report_id: Option<i64>,
     /// For people.
     pub content: String,
-    /// What the content says, by its id in `docs/messages.json`; absent where it is text alone.
+    /// The entry of `docs/messages.json` that the content is; absent if it is plain text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
-    /// By the names of the entry: text, or an object with `id` and `args` of its own.
+    /// The arguments of the entry by name: text, or an object with its own `id` and `args`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub message_args: Option<serde_json::Map<String, serde_json::Value>>,
     /// For programs.
     #[serde(default)]
     pub details: BTreeMap<String, String>,
-    /// Its host was cordoned: no webhook gets it.
+    /// Its host was cordoned: webhooks do not get it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub muted: bool,
 }
 
-/// Oldest first, except where `before` was asked for.
+/// Oldest first, except if `before` was given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EventList {
     pub events: Vec<EventView>,
-    /// `after` of the next question; where `before` was asked for, `before` of the next one, and 0 where nothing is
-    /// older.
+    /// `after` of the next page; if `before` was given, `before` of the next page, and 0 if there is nothing older.
     pub next: u64,
 }
 
@@ -72,13 +71,13 @@ pub struct EventQuery {
     pub name: Option<String>,
     /// An IP address, `CLOUD:IP` or an agent id.
     pub host: Option<String>,
-    /// Types, with commas between them.
+    /// Comma-separated types.
     #[serde(rename = "type")]
     pub kinds: Option<String>,
-    /// 100 where it is absent.
+    /// Default: 100.
     #[param(maximum = 1000)]
     pub limit: Option<u32>,
-    /// Where nothing matches, wait so many seconds for what does.
+    /// If nothing matches, wait this many seconds for new events.
     #[param(maximum = 30)]
     pub wait: Option<u64>,
 }
@@ -92,14 +91,14 @@ pub struct HistogramQuery {
     pub since: Option<i64>,
     /// Unix seconds; absent: now.
     pub until: Option<i64>,
-    /// Seconds; 3600 where it is absent. At most 500 steps.
+    /// Seconds; default 3600. At most 500 steps.
     #[param(minimum = 1, maximum = 604800)]
     pub step: Option<u32>,
     pub namespace: Option<String>,
     pub name: Option<String>,
     /// An IP address, `CLOUD:IP` or an agent id.
     pub host: Option<String>,
-    /// Types, with commas between them.
+    /// Comma-separated types.
     #[serde(rename = "type")]
     pub kinds: Option<String>,
 }
@@ -111,22 +110,22 @@ pub struct EventHistogram {
     pub step: u32,
     /// When the first step begins, in Unix seconds.
     pub from: i64,
-    /// For each type that occurred one number for each step.
+    /// For each type that occurred, one number per step.
     pub series: BTreeMap<String, Vec<u64>>,
 }
 
-/// Which events a stream gives; the header `Last-Event-ID` goes before `after`.
+/// Which events to stream; the header `Last-Event-ID` overrides `after`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct StreamQuery {
-    /// From behind this id on; absent: only what is new.
+    /// Events after this id; absent: only new ones.
     pub after: Option<u64>,
     pub namespace: Option<String>,
     pub name: Option<String>,
     /// An IP address, `CLOUD:IP` or an agent id.
     pub host: Option<String>,
-    /// Types, with commas between them.
+    /// Comma-separated types.
     #[serde(rename = "type")]
     pub kinds: Option<String>,
 }
@@ -173,7 +172,7 @@ impl EventFilter {
     }
 }
 
-/// A webhook to be added; a field that is absent, and no types at all, do not narrow.
+/// A webhook to add; a field that is absent, or an empty list of types, does not narrow.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewWebhook {
@@ -187,7 +186,7 @@ pub struct NewWebhook {
     pub types: Vec<EventKind>,
     #[serde(default)]
     pub format: WebhookFormat,
-    /// Signs what is sent.
+    /// Signs the requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 256)]
     pub secret: Option<String>,
@@ -223,19 +222,19 @@ pub struct WebhookView {
     /// Whether it has a secret.
     pub signed: bool,
     pub created_at: i64,
-    /// The last event that it got or that does not concern it.
+    /// The last event that was delivered or does not match.
     pub cursor: u64,
 }
 
-/// What came of a test of a webhook.
+/// The result of a webhook test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WebhookTested {
     /// Whether events would arrive.
     pub delivered: bool,
-    /// The HTTP status that the receiver answered with; null where it did not answer.
+    /// The HTTP status of the receiver's answer; null if it did not answer.
     #[serde(default)]
     pub status: Option<u16>,
-    /// What went wrong; absent where it was delivered.
+    /// What went wrong; absent if it was delivered.
     #[serde(flatten)]
     pub failure: OptionalFailure,
     pub took_ms: u64,

@@ -1,4 +1,4 @@
-//! Hosts, and where they belong.
+//! Hosts, and the businesses they belong to.
 
 use std::net::IpAddr;
 
@@ -15,15 +15,16 @@ pub struct HostView {
     #[schema(value_type = String)]
     pub ip: IpAddr,
     pub agent: AgentId,
-    /// For some seconds after a start of the server, as it was before.
+    /// For some seconds after a server start, the last known state.
     pub online: bool,
-    /// Not connected since the server's start, or since its connection broke; `online` turns false if it does not come back.
+    /// Not connected since the server started, or since its connection broke; `online` turns false if it does not
+    /// come back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub returning: bool,
-    /// Its heartbeat is overdue, or its connection broke a moment ago: it may be gone.
+    /// Its heartbeat is overdue, or its connection just broke: it may be gone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspect: bool,
-    /// Not connected because no relay of its cloud area is; whether the host is well is not known.
+    /// Not connected because no relay of its cloud area is; whether the host is healthy is unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unreachable: bool,
     /// The business that it belongs to.
@@ -32,20 +33,20 @@ pub struct HostView {
     pub enrolled_at: i64,
     /// When `online` last changed.
     pub presence_changed_at: i64,
-    /// By how much the host's clock went before the server's when its agent connected; absent while it is
-    /// not connected.
+    /// How far the host's clock was ahead of the server's when its agent connected; absent while it is not
+    /// connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_ahead_ms: Option<i64>,
-    /// When the agent's certificate ends; absent while it is not connected.
+    /// When the agent's certificate expires; absent while it is not connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_expires_at: Option<i64>,
-    /// How long its agent takes to answer; absent while that is not known. Measured when the host is shown.
+    /// Round trip to its agent; absent while unknown. Measured when the host is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkView>,
-    /// Since when its agent's certificate opens no session; absent where it does.
+    /// When its agent's certificate was revoked; absent if it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<i64>,
-    /// Until when another key may take the host over, once.
+    /// Until when another key may take over the host, once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejoin_until: Option<i64>,
     /// Its maintenance, while it lasts.
@@ -66,7 +67,7 @@ pub struct UnservedHostList {
     pub hosts: Vec<UnservedHostView>,
 }
 
-/// A host whose agent has left it for another one.
+/// A host whose agent has moved to another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UnservedHostView {
     /// `CLOUD:IP`.
@@ -78,25 +79,25 @@ pub struct UnservedHostView {
     pub processes: u64,
     /// When its agent left.
     pub since: i64,
-    /// Since when the key that served it is revoked; absent where it is not.
+    /// When the key that served it was revoked; absent if it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<i64>,
-    /// Until when another key may take the host over, once.
+    /// Until when another key may take over the host, once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejoin_until: Option<i64>,
     /// SHA-256 of the public key that served it.
     pub key_fingerprint: String,
 }
 
-/// The link of a connected agent, with any relay on its way.
+/// The link of a connected agent, including any relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LinkView {
-    /// From a question of the server to the agent's answer, in microseconds.
+    /// From the server's ping to the agent's answer, in microseconds.
     pub rtt_us: u64,
     pub measured_at: i64,
 }
 
-/// Why a host takes no starts, and until when: `until` or `ttl_secs`, or neither: until somebody ends it.
+/// Why a host accepts no starts, and until when: `until` or `ttl_secs`; with neither, until somebody ends it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CordonRequest {
@@ -111,7 +112,7 @@ pub struct CordonRequest {
     pub ttl_secs: Option<u64>,
 }
 
-/// Maintenance of a host: it takes no starts from the fleet and raises no alarms.
+/// Maintenance of a host: it accepts no starts from the fleet and raises no alarms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CordonView {
     pub reason: String,
@@ -122,18 +123,18 @@ pub struct CordonView {
     pub until: Option<i64>,
 }
 
-/// Which new host is let in.
+/// Which new host to approve.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApproveRequest {
-    /// Its `key_fingerprint`; where the host enrolled with another key, the call changes nothing and ends with 409. The
-    /// case of letters and colons do not matter. Absent: whatever key it enrolled with.
+    /// Its `key_fingerprint`; if the host enrolled with another key, the call changes nothing and answers 409. Case
+    /// and colons do not matter. Absent: whatever key it enrolled with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 128)]
     pub key: Option<String>,
 }
 
-/// How long a host is open to another key.
+/// How long another key may take over a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RejoinRequest {
@@ -157,13 +158,13 @@ pub struct RejoinView {
 /// What new hosts can fetch from the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DownloadList {
-    /// The port of the server's link, where it is known.
+    /// The port of the server's link, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_port: Option<u16>,
     pub files: Vec<DownloadView>,
 }
 
-/// `/download/NAME`; with `.sha256` and `.sig` behind it, its digest and the authority's signature.
+/// `/download/NAME`; append `.sha256` or `.sig` for its digest or the authority's signature.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DownloadView {
     pub name: String,
@@ -187,17 +188,17 @@ pub struct ServerView {
     pub version: String,
     /// Its clock, in Unix milliseconds.
     pub time_ms: i64,
-    /// When the certificate ends that it shows to agents; it makes a new one whenever it starts.
+    /// When the certificate that it presents to agents expires; it makes a new one at every start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_certificate_expires_at: Option<i64>,
 }
 
-/// What the server's store takes, the largest table first.
+/// The size of the server's store, largest table first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StorageView {
-    /// Of all tables together. The file may be larger: deleted rows leave space that is used again.
+    /// Of all tables. The file may be larger: deleted rows leave space that is reused.
     pub bytes: u64,
-    /// What the file system of the data directory has left for the server; absent where it does not say.
+    /// Free space of the data directory's file system; absent if it does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free_bytes: Option<u64>,
     /// The size of that file system.
@@ -214,7 +215,7 @@ pub struct TableView {
     pub bytes: u64,
 }
 
-/// In which state a host is. Where several would fit, the one that is listed last.
+/// The state of a host. If several apply, the last one of this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HostStatus {
@@ -225,19 +226,19 @@ pub enum HostStatus {
     Online,
     /// In maintenance, connected or not.
     Cordoned,
-    /// Not connected, and its certificate opens no session.
+    /// Not connected, and its certificate is revoked.
     Revoked,
     /// It is new and gets no work until an administrator approves it.
     AwaitsApproval,
 }
 
-/// What is wrong with a host beyond its state. Hosts that are cordoned or await approval have none.
+/// What is wrong with a host beyond its state. Cordoned hosts and those that await approval have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HostTrouble {
-    /// The agent's certificate ends within seven days.
+    /// The agent's certificate expires within seven days.
     CertificateEnds,
-    /// Its clock is more than 30 s apart from the server's.
+    /// Its clock differs from the server's by more than 30 s.
     ClockOff,
     /// The agent's version is not the server's.
     AgentOutdated,
@@ -253,25 +254,25 @@ pub struct HostQuery {
     pub cloud: Option<u32>,
     /// Whether its agent is connected, whatever the `state`.
     pub online: Option<bool>,
-    /// As `GET /overview` counts it, and as old as that; not with `token`.
+    /// As counted by `GET /overview`, and as recent as that; not with `token`.
     pub state: Option<HostStatus>,
-    /// As `GET /overview` counts it, and as old as that; not with `token`.
+    /// As counted by `GET /overview`, and as recent as that; not with `token`.
     pub trouble: Option<HostTrouble>,
-    /// The agent's version; empty: those that never connected.
+    /// The agent's version; empty: agents that never connected.
     pub version: Option<String>,
     /// The id of the join token that its agent enrolled with, as long as the token is kept. For administrators.
     pub token: Option<String>,
-    /// Part of `CLOUD:IP`, the agent's id or the host name; the case of letters does not matter.
+    /// Substring of `CLOUD:IP`, the agent's id or the host name; case-insensitive.
     #[param(max_length = 128)]
     pub q: Option<String>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     pub after: Option<String>,
-    /// 100 where it is absent.
+    /// Default: 100.
     #[param(maximum = 1000)]
     pub limit: Option<u32>,
 }
 
-/// One host to be placed by an import.
+/// One host to assign by an import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportRow {
@@ -279,11 +280,11 @@ pub struct ImportRow {
     pub cloud: u32,
     #[schema(value_type = String)]
     pub ip: IpAddr,
-    /// Null: in no business any more.
+    /// Null: no business any more.
     #[serde(deserialize_with = "crate::id::optional")]
     #[schema(required = true)]
     pub business: Option<u64>,
-    /// Makes the business, or names it anew.
+    /// Creates or renames the business.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub business_name: Option<String>,
 }
@@ -296,14 +297,14 @@ pub struct Imported {
     pub businesses: usize,
 }
 
-/// Which hosts are to belong where.
+/// Which hosts to assign to which business.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Placement {
-    /// Each an IP address, `CLOUD:IP` or an agent id; addresses need not have enrolled yet.
+    /// Each an IP address, `CLOUD:IP` or an agent id; addresses need not be enrolled yet.
     #[schema(min_items = 1)]
     pub hosts: Vec<String>,
-    /// Null: in no business any more.
+    /// Null: no business any more.
     #[serde(deserialize_with = "crate::id::optional")]
     #[schema(required = true)]
     pub business: Option<u64>,

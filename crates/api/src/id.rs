@@ -1,4 +1,4 @@
-//! Numbers of businesses, as the store can keep them.
+//! Ids of businesses, within the range of the store.
 
 use std::collections::BTreeSet;
 

@@ -16,6 +16,7 @@ mod error;
 mod events;
 mod hosts;
 mod id;
+mod localized;
 mod logs;
 mod object;
 mod operations;
@@ -28,7 +29,6 @@ mod relays;
 mod session;
 mod tasks;
 mod text;
-mod told;
 mod upgrades;
 mod usage;
 
@@ -55,6 +55,7 @@ pub use hosts::{
     StorageView, TableView, UnservedHostList, UnservedHostView,
 };
 pub use id::ID_MAX;
+pub use localized::{LocalizedMessage, OptionalFailure, OptionalNote, OptionalReason, Reason, Sentence};
 pub use logs::{LogQuery, LogState, LogView};
 pub use object::Object;
 pub use operations::{Accepted, ExactTarget, OperationRequest, Plan, PlannedTarget, Refusal, Rolling};
@@ -82,13 +83,12 @@ pub use tasks::{
     TargetQuery, TargetRow, TargetState, TaskGrid, TaskPage, TaskQuery, TaskState, TaskView,
 };
 pub use text::Text;
-pub use told::{OptionalFailure, OptionalNote, OptionalReason, Reason, Sentence, Told};
 
-/// Rows in one answer where the caller does not say, and at most.
+/// Default and maximum number of rows in one answer.
 pub const LIMIT: u32 = 100;
 pub const LIMIT_MAX: u32 = 1000;
 
-/// What a removal answers.
+/// The answer to a removal.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub struct Removed {
     /// What was removed, as it was named.

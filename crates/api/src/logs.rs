@@ -1,4 +1,4 @@
-//! What a process wrote to its own log, as its host reads it.
+//! The end of a process's own log, read by its host.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -9,12 +9,12 @@ use utoipa::{IntoParams, ToSchema};
 pub struct LogQuery {
     /// An IP address, `CLOUD:IP` or an agent id.
     pub host: String,
-    /// How many lines at most, from the end of the log; 200 where it is absent.
+    /// Maximum number of lines from the end of the log; default 200.
     #[param(minimum = 1, maximum = 2000)]
     pub lines: Option<u32>,
     /// `position` of an earlier answer: only what was written since, however many lines.
     pub since: Option<String>,
-    /// Which instance of a process that has several; the first where it is absent.
+    /// Which instance of a process that has several; default: the first.
     pub instance: Option<u32>,
 }
 
@@ -22,7 +22,7 @@ pub struct LogQuery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LogState {
-    /// `text` is the end of the log; empty where nothing is in it, or was written since.
+    /// `text` is the end of the log; empty if the log is empty, or nothing was written since.
     Read,
     /// The spec names no log_path.
     NoPath,
@@ -30,9 +30,9 @@ pub enum LogState {
     Missing,
     /// The user of the process may not read it, and so nobody may.
     Denied,
-    /// A FIFO, a device, a directory without a log, or a link that somebody else has made.
+    /// A FIFO, a device, a directory without a log, or a link made by somebody else.
     NotALog,
-    /// The policy of the host's owner does not allow it.
+    /// The host policy does not allow it.
     Forbidden,
     /// The host could not read it; `problem` says why.
     Unreadable,
@@ -40,7 +40,7 @@ pub enum LogState {
     NotRegistered,
     /// The host's agent is not connected.
     Offline,
-    /// The host's agent is of a version that reads no logs.
+    /// The version of the host's agent cannot read logs.
     AgentTooOld,
     /// The host's agent did not answer in time.
     NoAnswer,
@@ -53,11 +53,11 @@ pub struct LogView {
     pub process: String,
     pub host: String,
     pub state: LogState,
-    /// The file on the host; empty where none is named.
+    /// The file on the host; empty if there is none.
     pub path: String,
-    /// Why it could not be read, where the host says more than `state`.
+    /// Why it could not be read, if the host says more than `state`.
     pub problem: String,
-    /// At most 60 KiB of the file. What is not UTF-8 in it is replaced by U+FFFD; control characters are as they are.
+    /// At most 60 KiB of the file. Invalid UTF-8 is replaced by U+FFFD; control characters are unchanged.
     pub text: String,
     /// `since` of the next call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,8 +67,8 @@ pub struct LogView {
     /// When the file was last written, by the host's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified_at: Option<i64>,
-    /// The text does not follow that of the earlier answer: the log was rotated or truncated.
+    /// The text does not continue the earlier answer: the log was rotated or truncated.
     pub restarted: bool,
-    /// Bytes that were written since the earlier answer and are not in the text, because they were too many.
+    /// Bytes written since the earlier answer that are not in the text, because there were too many.
     pub skipped: u64,
 }

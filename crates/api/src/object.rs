@@ -1,7 +1,7 @@
 //! Objects inside requests, which must be written as objects.
 //!
-//! serde reads a struct also from a list of its values. Nobody writes that on purpose, and it would
-//! change its meaning with the order of fields; so it is refused.
+//! serde also reads a struct from a list of its values. Nobody writes that on purpose, and its meaning would depend
+//! on the order of fields; so it is refused.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -4,10 +4,10 @@ use proctor_model::{Namespace, OperationKind, Phase, ProcessKey, TaskId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{CountOrPercent, OptionalNote, Text, Told};
+use crate::{CountOrPercent, LocalizedMessage, OptionalNote, Text};
 
-/// What to do, with which processes, on which hosts. The processes are one by name, or those that a
-/// selector finds; the hosts are a list, those of a business, or all. Or pairs of a process and a host.
+/// What to do, with which processes, on which hosts. The processes are one by name, or those that match a selector;
+/// the hosts are a list, those of a business, or all. Or pairs of a process and a host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OperationRequest {
@@ -16,7 +16,7 @@ pub struct OperationRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub process: Option<Text<ProcessKey>>,
-    /// Instead of a process: by labels, `env=prod,tier!=db,!x,y`. Resolved once, when the call is made.
+    /// Instead of a process: by labels, `env=prod,tier!=db,!x,y`. Resolved once, at the time of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
     /// Narrows the selector.
@@ -36,14 +36,14 @@ pub struct OperationRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_items = 1)]
     pub targets: Option<Vec<ExactTarget>>,
-    /// Only tells what would be done, and changes nothing.
+    /// Only says what would be done, and changes nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub plan: bool,
-    /// Batch after batch, instead of all at once. Not for `status`.
+    /// In batches, instead of all at once. Not for `status`.
     #[serde(default, deserialize_with = "crate::object::optional", skip_serializing_if = "Option::is_none")]
     pub rolling: Option<Rolling>,
-    /// Targets whose host is offline wait so many seconds for it, 3600 at most, instead of ending as `agent_absent` at once.
-    /// Not for `status`.
+    /// Targets whose host is offline wait this many seconds for it, 3600 at most, instead of ending as
+    /// `agent_absent` at once. Not for `status`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 3600)]
     pub wait_secs: Option<u64>,
@@ -79,7 +79,7 @@ pub struct ExactTarget {
     pub host: String,
 }
 
-/// How a rolling task goes on.
+/// How a task is rolled out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rolling {
@@ -87,15 +87,15 @@ pub struct Rolling {
     /// Stops the rollout after more failures than this.
     #[serde(default)]
     pub max_failures: u32,
-    /// First so many targets alone; the task then pauses until it is resumed. 0: no such pause.
+    /// Run this many targets first; the task then pauses until it is resumed. 0: no canary.
     #[serde(default)]
     pub canary: u32,
-    /// A target counts only once its process is healthy.
+    /// A target is done only once its process is healthy.
     #[serde(default)]
     pub wait_healthy: bool,
 }
 
-/// A task, or, for a plan, what it would be: one of both.
+/// A task or, for a plan, what it would be: one of the two.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Accepted {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -117,16 +117,16 @@ pub struct PlannedTarget {
     pub host: String,
     pub process: String,
     pub operation: OperationKind,
-    /// Where the process stands as last observed; absent where the caller may not read that, or nothing is registered.
+    /// The phase of the process as last observed; absent if the caller may not read it, or nothing is registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// Whether the host's agent is connected; absent like `phase`. Without it, the target ends as `agent_absent`.
+    /// Whether the host's agent is connected; absent like `phase`. If not, the target ends as `agent_absent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub online: Option<bool>,
     /// Why nothing would be done here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refusal>,
-    /// What the spec asks for and does not get, such as more instances than can be told apart.
+    /// What the spec asks for and does not get, such as more instances than can be distinguished.
     #[serde(flatten)]
     pub note: OptionalNote,
 }
@@ -136,7 +136,7 @@ pub struct Refusal {
     pub code: u32,
     pub name: String,
     #[serde(flatten)]
-    pub told: Told,
+    pub localized: LocalizedMessage,
 }
 
 #[cfg(test)]

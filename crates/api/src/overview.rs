@@ -1,11 +1,11 @@
-//! The whole fleet at a glance, and finding something in it.
+//! An overview of the whole fleet, and search.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{PhaseCounts, Reason, TaskView};
 
-/// Counts only what the caller may read. Made from an observation of the whole fleet that may be some seconds old.
+/// Counts only what the caller may read. Made from a snapshot of the whole fleet that may be some seconds old.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Overview {
     pub at_ms: i64,
@@ -13,21 +13,21 @@ pub struct Overview {
     /// The hosts of each cloud area; the fifty with the most, by number of the area.
     #[serde(default)]
     pub clouds: Vec<CloudHosts>,
-    /// How many cloud areas have hosts, beyond fifty too.
+    /// Number of cloud areas with hosts, beyond fifty too.
     #[serde(default)]
     pub clouds_total: usize,
     pub processes: ProcessCounts,
-    /// What some of the numbers were an hour ago, or since the server runs; absent just after its start.
+    /// What some of the numbers were an hour ago, or at the server's start; absent just after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<EarlierCounts>,
     pub tasks: TaskCounts,
-    /// What somebody should look at, the most severe first; at most fifty.
+    /// What needs attention, most severe first; at most fifty.
     pub attention: Vec<Attention>,
     /// How many there are, beyond fifty too.
     pub attention_total: usize,
-    /// The most frequent first; at most fifty.
+    /// Most frequent first; at most fifty.
     pub agent_versions: Vec<AgentVersion>,
-    /// Of connected agents, those that end within seven days; the next twenty.
+    /// Connected agents whose certificates expire within seven days; the next twenty.
     pub certificates_ending: Vec<EndingCertificate>,
     pub certificates_ending_total: usize,
 }
@@ -40,7 +40,7 @@ pub struct HostCounts {
     /// Not connected, and in none of the other states.
     pub away: u64,
     pub revoked: u64,
-    /// Not connected because no relay of their cloud area is; whether they are well is not known.
+    /// Not connected because no relay of their cloud area is; whether they are healthy is unknown.
     #[serde(default)]
     pub unreachable: u64,
     /// In maintenance, connected or not.
@@ -58,7 +58,7 @@ pub struct CloudHosts {
     pub hosts: HostCounts,
 }
 
-/// Those of cordoned hosts are counted apart: what follows `cordoned` is without them.
+/// Processes on cordoned hosts are counted separately: the fields after `cordoned` exclude them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProcessCounts {
     pub total: u64,
@@ -66,15 +66,15 @@ pub struct ProcessCounts {
     #[serde(default)]
     pub cordoned: u64,
     pub phases: PhaseCounts,
-    /// Running, and the health command says that it is not well.
+    /// Running, but unhealthy according to the health command.
     pub unhealthy: u64,
     /// Started three times or more by supervision since the last operation or stable run, and still managed.
     pub crash_looping: u64,
-    /// Ended for exceeding a limit of its own or of its pool; waits for its next start.
+    /// Evicted for exceeding a limit of its own or of its pool; waits for its next start.
     pub evicted: u64,
 }
 
-/// Numbers of the overview at an earlier moment, of what the caller may read now.
+/// Numbers of the overview at an earlier time, for what the caller may read now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EarlierCounts {
     pub at_ms: i64,
@@ -91,22 +91,22 @@ pub struct TaskCounts {
     pub paused: u64,
 }
 
-/// Something that somebody should look at: one process on some hosts, or some hosts.
+/// Something that needs attention: one process on some hosts, or some hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Attention {
     pub kind: AttentionKind,
     pub severity: Severity,
     /// Null where hosts are concerned.
     pub process: Option<String>,
-    /// The host, where it is one.
+    /// The host, if it is only one.
     pub host: Option<String>,
-    /// On so many hosts.
+    /// Number of hosts.
     pub count: u64,
     /// The first five.
     pub hosts: Vec<String>,
-    /// Since when the first of them is in that state; null where that is not known.
+    /// Since when the first of them is in that state; null if unknown.
     pub since: Option<i64>,
-    /// On one of the hosts; empty where it is not known.
+    /// On one of the hosts; empty if unknown.
     #[serde(flatten)]
     pub why: Reason,
 }
@@ -151,7 +151,7 @@ pub struct EndingCertificate {
     pub expires_at: i64,
 }
 
-/// One cell for each host that the caller may read, by cloud area and address (as text). The lists have one order.
+/// One cell per host that the caller may read, by cloud area and address (as text). The lists are parallel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FleetMap {
     pub at_ms: i64,
@@ -160,7 +160,7 @@ pub struct FleetMap {
     pub worst: Vec<HostState>,
 }
 
-/// The worst that is known of the processes of a host; from good to bad. Of a host that is not online (`GET /hosts`,
+/// The worst known state of the processes of a host, from good to bad. For a host that is not online (`GET /hosts`,
 /// `state`), that state instead, whatever is known of its processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -173,7 +173,7 @@ pub enum HostState {
     Changing,
     Unknown,
     Failed,
-    /// Not connected, also where its certificate was revoked.
+    /// Not connected, also if its certificate was revoked.
     Away,
     /// No relay of its cloud area is connected.
     Unreachable,
@@ -186,16 +186,15 @@ pub enum HostState {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct SearchQuery {
-    /// Part of a name, address, host name or agent id, or the beginning of a task's id; the case of letters does not
-    /// matter.
+    /// Substring of a name, address, host name or agent id, or the beginning of a task's id; case-insensitive.
     #[param(min_length = 1, max_length = 128)]
     pub q: String,
-    /// Of each kind; 8 where it is absent.
+    /// Of each kind; default 8.
     #[param(maximum = 50)]
     pub limit: Option<u32>,
 }
 
-/// What the caller may read, what begins with the text first.
+/// What the caller may read; matches at the beginning come first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SearchResult {
     /// `NAMESPACE/NAME`.

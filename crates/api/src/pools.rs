@@ -6,12 +6,12 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{Change, Refusal};
 
-/// A pool to be set.
+/// A pool to set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolSetting {
     pub namespace: Namespace,
-    /// Equal to the namespace: all of its processes; else those with the label `process_group` equal to it.
+    /// Equal to the namespace: all of its processes; otherwise those with the label `process_group` equal to it.
     pub id: PoolId,
     /// In % of the whole host.
     pub cpu: Percent,
@@ -19,12 +19,12 @@ pub struct PoolSetting {
     pub memory: Percent,
     pub cpu_weight: Weight,
     pub memory_weight: Weight,
-    /// Only tell who would have to go.
+    /// Only report who would be evicted.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// Which pools hosts are to have.
+/// Which pools hosts should have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetPools {
@@ -53,10 +53,10 @@ pub struct PoolView {
     pub memory: Percent,
     pub cpu_weight: Weight,
     pub memory_weight: Weight,
-    /// Only tell who would have to go.
+    /// Only report who would be evicted.
     #[serde(default)]
     pub dry_run: bool,
-    /// Where it was asked for.
+    /// Only if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<PoolUsage>,
 }
@@ -75,7 +75,7 @@ impl PoolView {
     }
 }
 
-/// What the members of a pool used when they were last seen, together and each.
+/// The last known usage of a pool's members, in total and each.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PoolUsage {
     pub cpu_percent: f64,
@@ -90,14 +90,14 @@ pub struct PoolMember {
     pub cpu_percent: f64,
     pub memory_percent: f64,
     pub memory_bytes: u64,
-    /// When this was seen.
+    /// When this was observed.
     pub reported_at: i64,
 }
 
 /// What setting or deleting pools would do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PoolPlan {
-    /// For each host, in the caller's order, one row for each pool.
+    /// One row per pool for each host, in the caller's order.
     pub pools: Vec<PlannedPool>,
 }
 
@@ -106,15 +106,15 @@ pub struct PlannedPool {
     pub host: String,
     pub namespace: Namespace,
     pub id: PoolId,
-    /// Whether it is set there now; absent where the caller may not read that, or where it is refused.
+    /// Whether it is currently set there; absent if the caller may not read it, or if it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<bool>,
-    /// What would become different; none at all where nothing would, or where the caller may not read that.
+    /// What would change; empty if nothing would, or if the caller may not read it.
     pub changes: Vec<Change>,
-    /// Whether the host's agent is connected; absent like `set`. Without it, the agent learns of it when it is back.
+    /// Whether the host's agent is connected; absent like `set`. If not, the agent is told when it is back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub online: Option<bool>,
-    /// What the members use now, to be compared with the limits; absent like `set`.
+    /// The members' current usage, to compare with the limits; absent like `set`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<PlannedUsage>,
     /// Why nothing would be done here.
@@ -122,7 +122,7 @@ pub struct PlannedPool {
     pub refused: Option<Refusal>,
 }
 
-/// What the members of a pool use together, in % of the whole host, as last observed.
+/// The total usage of a pool's members, in % of the whole host, as last observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PlannedUsage {
     pub members: usize,
@@ -146,11 +146,11 @@ pub struct PoolQuery {
     pub namespace: Option<String>,
     /// An IP address, `CLOUD:IP` or an agent id.
     pub host: Option<String>,
-    /// With what the members use; a page then ends after 50 namespaces, also below its limit.
+    /// Include the members' usage; a page then ends after 50 namespaces, even below its limit.
     pub usage: Option<bool>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     pub after: Option<String>,
-    /// 100 where it is absent.
+    /// Default: 100.
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! Which processes a list has, in which order, and sums over them.
+//! Filters, orders and totals of process lists.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 /// Longest text to search for, in characters.
 pub const SEARCH_CHARS_MAX: usize = 128;
 
-/// A query with the fields that narrow a list of processes, and some of its own. A field that is absent does not narrow.
+/// A query with the filters of a process list, and some fields of its own. A field that is absent does not narrow.
 macro_rules! process_query {
     ($(#[$about:meta])* $name:ident { $($(#[$field_about:meta])* $field:ident: $type:ty,)* }) => {
         $(#[$about])*
@@ -26,7 +26,7 @@ macro_rules! process_query {
             pub cloud: Option<u32>,
             /// By labels: `env=prod,tier!=db,!x,y`.
             pub selector: Option<String>,
-            /// Phases, with commas between them.
+            /// Comma-separated phases.
             pub phase: Option<String>,
             pub lifetime: Option<Lifetime>,
             /// Whether the host's agent is connected.
@@ -37,14 +37,14 @@ macro_rules! process_query {
             pub health: Option<HealthState>,
             /// What is wrong beyond the phase.
             pub trouble: Option<Trouble>,
-            /// Part of `NAMESPACE/NAME`, `CLOUD:IP` or the version; the case of letters does not matter.
+            /// Substring of `NAMESPACE/NAME`, `CLOUD:IP` or the version; case-insensitive.
             #[param(max_length = 128)]
             pub q: Option<String>,
             $($(#[$field_about])* pub $field: $type,)*
         }
 
         impl $name {
-            /// What narrows, alone.
+            /// Only the filters.
             pub fn filter(&self) -> ProcessFilter {
                 ProcessFilter {
                     namespace: self.namespace.clone(),
@@ -71,37 +71,37 @@ process_query! {
     /// Which processes, in which order.
     ProcessQuery {
         sort: Option<ProcessSort>,
-        /// Absent: by name, host and phase ascending, otherwise the largest first.
+        /// Default: by name, host and phase ascending, otherwise largest first.
         order: Option<SortOrder>,
-        /// With spec and snapshot.
+        /// Include spec and snapshot.
         full: Option<bool>,
-        /// With the number of all that match.
+        /// Include the total number of matches.
         count: Option<bool>,
-        /// `next` of the page before; only with the same `sort` and `order`.
+        /// `next` of the previous page; only with the same `sort` and `order`.
         after: Option<String>,
-        /// 100 where it is absent.
+        /// Default: 100.
         #[param(maximum = 1000)]
         limit: Option<u32>,
     }
 }
 
 process_query! {
-    /// Which processes are grouped, and the order of the groups.
+    /// Which processes to group, and the order of the groups.
     GroupQuery {
         sort: Option<GroupSort>,
-        /// `next` of the page before; only with the same `sort`.
+        /// `next` of the previous page; only with the same `sort`.
         after: Option<String>,
-        /// 100 where it is absent.
+        /// Default: 100.
         #[param(maximum = 1000)]
         limit: Option<u32>,
     }
 }
 
 process_query! {
-    /// Which processes are counted.
+    /// Which processes to count.
     FacetQuery {
-        /// True: each kind is counted without its own filter (`namespace`, `phase`, `business`, `lifetime`, `selector`), so
-        /// that it shows what the filter could be set to; `total` is with all of them.
+        /// True: each kind is counted without its own filter (`namespace`, `phase`, `business`, `lifetime`,
+        /// `selector`), to show what the filter could be set to; `total` is with all filters.
         each_without: Option<bool>,
     }
 }
@@ -115,13 +115,13 @@ process_query! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Trouble {
-    /// Started again three times or more since the last operation or stable run.
+    /// Restarted three times or more since the last operation or stable run.
     CrashLooping,
-    /// Ended because it, or its pool, was above a limit.
+    /// Evicted because it, or its pool, exceeded a limit.
     Evicted,
 }
 
-/// What the health command said last.
+/// The last result of the health command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HealthState {
@@ -141,7 +141,7 @@ impl HealthState {
     }
 }
 
-/// The order of a list. What is equal is in the order of names.
+/// The order of a list. Ties are broken by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessSort {
@@ -166,7 +166,7 @@ pub enum SortOrder {
     Desc,
 }
 
-/// The order of groups: the largest first, except by name. What is equal is in the order of names.
+/// The order of groups: largest first, except by name. Ties are broken by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupSort {
@@ -197,42 +197,42 @@ pub struct PhaseCounts {
 pub struct ProcessGroup {
     /// `NAMESPACE/NAME`.
     pub process: String,
-    /// Absent where it differs between hosts.
+    /// Absent if it differs between hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifetime: Option<Lifetime>,
-    /// On so many hosts.
+    /// Number of hosts.
     pub total: u64,
     pub phases: PhaseCounts,
-    /// On hosts whose agents are connected.
+    /// Number on hosts whose agents are connected.
     pub online: u64,
-    /// Running, and the health command says that it is not well.
+    /// Running, but unhealthy according to the health command.
     pub unhealthy: u64,
     /// Starts by supervision since the last operation or stable run, on all hosts together.
     pub restarts: u64,
-    /// How many different specs.
+    /// Number of distinct specs.
     pub specs: u64,
     pub cpu_percent_max: f64,
     pub memory_percent_max: f64,
-    /// The last change of phase, by the hosts' clocks; absent where none is known.
+    /// The last change of phase, by the hosts' clocks; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase_since_max: Option<i64>,
-    /// Those that all have.
+    /// The labels that all of them have.
     pub labels: BTreeMap<String, String>,
 }
 
-/// Made from an observation of the whole fleet that may be some seconds old.
+/// Made from a snapshot of the whole fleet that may be some seconds old.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct GroupPage {
     pub at_ms: i64,
     pub groups: Vec<ProcessGroup>,
-    /// Groups on all pages together.
+    /// Total number of groups.
     pub total: u64,
     /// `after` of the next page; absent on the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// How many of the matching processes have which value: the most frequent first, at most fifty of a kind.
+/// How many of the matching processes have which value: most frequent first, at most fifty of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Facets {
     pub at_ms: i64,

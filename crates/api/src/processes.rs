@@ -1,11 +1,11 @@
-//! Registered processes: what they are, where they stand, and how their specs changed.
+//! Registered processes: their specs, their state, and how their specs changed.
 
 use proctor_model::{AgentId, Labels, Lifetime, Phase, Snapshot, Spec};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::{OptionalNote, Told};
+use crate::{LocalizedMessage, OptionalNote};
 
 /// One process on one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -14,7 +14,7 @@ pub struct ProcessView {
     pub process: String,
     pub host: String,
     pub agent: AgentId,
-    /// Whether its agent is connected; if not, the rest is what was last seen.
+    /// Whether its agent is connected; if not, the rest is as last observed.
     pub online: bool,
     /// The business of its host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -22,46 +22,46 @@ pub struct ProcessView {
     pub phase: Phase,
     pub managed: bool,
     pub pid: Option<i32>,
-    /// Of the whole host, when it was last seen.
+    /// Of the whole host, as last observed.
     pub cpu_percent: f64,
     pub memory_percent: f64,
     pub started_at: i64,
     pub restarts: u32,
     pub version: String,
-    /// Why it does not run, where that is known, in the language that the call asked for.
+    /// Why it is not running, if known, in the language of the call.
     pub reason: String,
-    /// The entry of docs/messages.json that the reason is; absent where it is text alone.
+    /// The entry of docs/messages.json that the reason is; absent if it is plain text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason_id: Option<String>,
-    /// By the names of the entry: text, or an object with `id` and `args` of its own.
+    /// The arguments of the entry by name: text, or an object with its own `id` and `args`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub reason_args: Option<serde_json::Map<String, Value>>,
     pub lifetime: Lifetime,
-    /// What the health command said last; empty where nothing is known.
+    /// The last result of the health command; empty if unknown.
     #[serde(default)]
     pub health: String,
     #[serde(default)]
     pub memory_bytes: u64,
-    /// Limits of its own, in percent of the host; null where there are none.
+    /// Its own limits, in percent of the host; null if there are none.
     #[serde(default)]
     pub cpu_limit: Option<f64>,
     #[serde(default)]
     pub memory_limit: Option<f64>,
     #[serde(default)]
     pub labels: Labels,
-    /// When it was last observed, by the host's clock; 0 before that.
+    /// When it was last observed, by the host's clock; 0 if never.
     #[serde(default)]
     pub reported_at: i64,
-    /// When it was first observed in its present phase, by the host's clock; null where that is not known.
+    /// When its current phase was first observed, by the host's clock; null if unknown.
     #[serde(default)]
     pub phase_since: Option<i64>,
     /// When `online` last changed.
     #[serde(default)]
     pub presence_changed_at: i64,
-    /// Grows with every change of what is registered on the host.
+    /// Rises with every change of the host's registrations.
     pub generation: u64,
-    /// This and what follows: only where the whole was asked for.
+    /// This and the following: only if everything was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registered_at: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,7 +73,7 @@ pub struct ProcessView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ProcessPage {
     pub processes: Vec<ProcessView>,
-    /// How many match, on all pages together; only where it was asked for.
+    /// Total number of matches; only if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
     /// `after` of the next page; absent on the last one.
@@ -87,20 +87,20 @@ pub struct ProcessPage {
 pub struct ShowQuery {
     /// An IP address, `CLOUD:IP` or an agent id.
     pub host: Option<String>,
-    /// Phases, with commas between them.
+    /// Comma-separated phases.
     pub phase: Option<String>,
     /// Whether the host's agent is connected.
     pub online: Option<bool>,
-    /// Part of `CLOUD:IP` or of the version.
+    /// Substring of `CLOUD:IP` or of the version.
     #[param(max_length = 128)]
     pub q: Option<String>,
-    /// With spec and snapshot; they are left out only where it is false.
+    /// Include spec and snapshot; default: true.
     pub full: Option<bool>,
-    /// With the number of all that match.
+    /// Include the total number of matches.
     pub count: Option<bool>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     pub after: Option<String>,
-    /// 100 where it is absent.
+    /// Default: 100.
     #[param(maximum = 1000)]
     pub limit: Option<u32>,
 }
@@ -109,7 +109,7 @@ pub struct ShowQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct RegisterQuery {
-    /// Replaces the spec where the process is registered already.
+    /// Replaces the spec if the process is already registered.
     pub update: Option<bool>,
 }
 
@@ -126,17 +126,17 @@ pub struct RegistrationChange {
     pub host: String,
     /// Whether it is registered there now.
     pub registered: bool,
-    /// What an update would change; none at all where nothing would.
+    /// What an update would change; empty if nothing would.
     pub changes: Vec<Change>,
     /// Why nothing can be registered there, or why the caller may not register this spec there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<crate::Refusal>,
-    /// What the spec asks for and does not get, such as more instances than can be told apart.
+    /// What the spec asks for and does not get, such as more instances than can be distinguished.
     #[serde(flatten)]
     pub note: OptionalNote,
 }
 
-/// Where a process is to be registered no longer.
+/// Where to unregister a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Unregistration {
@@ -162,10 +162,10 @@ pub struct UnregistrationPlan {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PlannedUnregistration {
     pub host: String,
-    /// Where the process stands as last observed: it is left as it is. Absent where the caller may not read that.
+    /// The phase of the process as last observed: it is left alone. Absent if the caller may not read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// Whether the host's agent is connected; absent like `phase`. Without it, the agent learns of it when it is back.
+    /// Whether the host's agent is connected; absent like `phase`. If not, the agent is told when it is back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub online: Option<bool>,
     /// Why nothing would be done here.
@@ -179,14 +179,14 @@ pub struct Rows {
     pub rows: Vec<Row>,
 }
 
-/// What came of a call on one host, where no agent was needed.
+/// The result of a call on one host, if no agent was needed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Row {
     pub host: String,
     pub code: u32,
     pub name: String,
     #[serde(flatten)]
-    pub told: Told,
+    pub localized: LocalizedMessage,
 }
 
 impl Row {
@@ -203,7 +203,7 @@ pub struct HistoryQuery {
     pub host: String,
 }
 
-/// What was registered on a host, newest first; the last few.
+/// The last revisions on a host, newest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SpecHistory {
     pub revisions: Vec<Revision>,
@@ -244,10 +244,10 @@ pub struct SpecDiff {
 pub struct Change {
     /// Its path in the spec: `control.start`, `configmap[0].md5`.
     pub path: String,
-    /// Null: it was not there.
+    /// Null: it did not exist.
     #[schema(value_type = Value)]
     pub from: Value,
-    /// Null: it is there no longer.
+    /// Null: it no longer exists.
     #[schema(value_type = Value)]
     pub to: Value,
 }

@@ -1,8 +1,8 @@
-//! The body of a registration: the shape of register_proc_info, without what nobody knows.
+//! The body of a registration: the form of register_proc_info, without unknown fields.
 //!
-//! One table says which fields there are; the OpenAPI document and [`Registration::check`] are made
-//! from it. Absent: what the values mean. The server reads them as it reads those of
-//! register_proc_info, liberal about forms (`"5"` for 5, null for absent).
+//! One table defines the fields; the OpenAPI document and [`Registration::check`] are made from it. Absent: what
+//! the values mean. The server reads them as it reads those of register_proc_info, liberal about forms (`"5"` for
+//! 5, null for absent).
 
 use proctor_model::{FieldError, messages};
 use serde::{Deserialize, Serialize};
@@ -57,7 +57,7 @@ const SPEC: &[Field] = &[
     must("control", Shape::Object(CONTROL)),
     must("resource", Shape::Object(RESOURCE)),
     may("monitor_policy", Shape::Object(POLICY)),
-    // The documents' other name for it.
+    // Its other name in the documents.
     may("alive_monitor_policy", Shape::Object(POLICY)),
     may("warn_report_policy", Shape::Object(&[may("report_id", Shape::Integer)])),
     may("configmap", Shape::List(&Shape::Object(&[may("path", Shape::Text), may("md5", Shape::Text)]))),
@@ -99,7 +99,7 @@ const POLICY: &[Field] = &[
     may("start_interval", Shape::Integer),
     may("op_timeout", Shape::Integer),
     may("crontab_rule", Shape::Text),
-    // As all examples of the documents misspell it.
+    // As all examples in the documents misspell it.
     may("crotab_rule", Shape::Text),
     may("cycle_time", Shape::Integer),
     may("instance_num", Shape::Integer),
@@ -114,14 +114,14 @@ const HEALTH: &[Field] = &[
 ];
 
 impl Registration {
-    /// Refuses a field that there is not, so that a misspelt one is noticed.
+    /// Refuses an unknown field, so that a misspelt one is noticed.
     pub fn check(&self) -> Result<(), FieldError> {
         Shape::Object(BODY).check(&self.0)
     }
 }
 
 impl Shape {
-    /// What is of another kind altogether is left to whoever reads the values.
+    /// A value of an entirely different kind is left to whoever reads it.
     fn check(&self, value: &Value) -> Result<(), FieldError> {
         match (self, value) {
             (Self::Object(fields), Value::Object(given)) => {

@@ -14,7 +14,7 @@ pub struct RelayView {
     pub connected: bool,
     /// To the server.
     pub connections: u32,
-    /// Agents that it carries now.
+    /// Number of agents that it carries now.
     pub agents: u32,
     /// Of the program; absent while it is not connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -26,7 +26,7 @@ pub struct RelayView {
     pub enrolled_at: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_seen_at: Option<i64>,
-    /// Since when it may not connect; absent where it may.
+    /// When it was revoked; absent if it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<i64>,
     /// SHA-256 of the public key that it enrolled with.

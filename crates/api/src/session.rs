@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::Who;
 
-/// How somebody signs in: with `token`, with `user` and `password`, or with the code of a one-time `link`.
+/// How to sign in: with `token`, with `user` and `password`, or with the code of a one-time `link`.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SignIn {
@@ -32,7 +32,7 @@ impl std::fmt::Debug for SignIn {
 pub struct Session {
     #[serde(flatten)]
     pub who: Who,
-    /// To be sent as `x-proctor-csrf` with every call of the session that is not a GET.
+    /// To send as `x-proctor-csrf` with every call of the session that is not a GET.
     pub csrf: String,
     pub expires_at: i64,
 }
@@ -57,7 +57,7 @@ impl std::fmt::Debug for SignInLink {
     }
 }
 
-/// A password that an administrator sets.
+/// A password set by an administrator.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPassword {
@@ -73,7 +73,7 @@ impl std::fmt::Debug for NewPassword {
     }
 }
 
-/// A password that a user changes.
+/// A password changed by its user.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OwnPassword {

@@ -4,7 +4,7 @@ use proctor_model::{OperationKind, Snapshot, TaskId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::{OptionalReason, Told};
+use crate::{LocalizedMessage, OptionalReason};
 
 /// A task without its targets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -16,25 +16,25 @@ pub struct TaskView {
     pub finished_at: Option<i64>,
     pub app: String,
     pub user: String,
-    /// The dialect in which it was asked for.
+    /// The dialect of the call.
     pub family: String,
-    /// What is asked of its targets.
+    /// The operations on its targets.
     #[serde(default)]
     pub operations: Vec<OperationKind>,
     /// The first three of its processes, `NAMESPACE/NAME`, by name.
     #[serde(default)]
     pub processes: Vec<String>,
-    /// Whether it has other processes besides.
+    /// Whether it has more processes than these.
     #[serde(default)]
     pub has_more_processes: bool,
     pub total: usize,
     pub pending: usize,
     pub succeeded: usize,
     pub failed: usize,
-    /// What had not begun by then was not begun any more.
+    /// What had not begun by then never ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled_at: Option<i64>,
-    /// The task whose failed targets these are.
+    /// The task whose failed targets this one retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<TaskId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,7 +67,7 @@ pub enum RolloutState {
     Running,
     /// After the canary, until it is resumed.
     Paused,
-    /// More failures than allowed; the rest was not begun.
+    /// More failures than allowed; the rest did not start.
     Failed,
     Cancelled,
     Done,
@@ -99,14 +99,14 @@ pub struct TaskQuery {
     pub since: Option<i64>,
     /// Unix seconds; created before then.
     pub until: Option<i64>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     pub after: Option<String>,
-    /// 100 where it is absent.
+    /// Default: 100.
     #[param(maximum = 1000)]
     pub limit: Option<u32>,
 }
 
-/// How far a task is.
+/// The progress of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskState {
@@ -126,14 +126,14 @@ pub struct TargetRow {
     pub index: u32,
     pub host: String,
     pub process: String,
-    /// Absent where the caller's number meant no operation.
+    /// Absent if the caller's number stood for no operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
     pub code: u32,
     pub name: String,
     #[serde(flatten)]
-    pub told: Told,
-    /// What the command printed, bounded.
+    pub localized: LocalizedMessage,
+    /// Output of the command, bounded.
     pub output: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Snapshot>,
@@ -167,11 +167,11 @@ pub struct TargetQuery {
     pub state: Option<TargetState>,
     /// Only those with this outcome.
     pub code: Option<u32>,
-    /// False: without what commands printed.
+    /// False: without command output.
     pub output: Option<bool>,
-    /// `next` of the page before: the targets after this one.
+    /// `next` of the previous page: the targets after this one.
     pub after: Option<u32>,
-    /// 100 where it is absent.
+    /// Default: 100.
     #[param(maximum = 1000)]
     pub limit: Option<u32>,
 }
@@ -180,9 +180,9 @@ pub struct TargetQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct GridQuery {
-    /// The `version` that is known already.
+    /// The `version` that the caller already has.
     pub version: Option<u64>,
-    /// Where nothing has changed since that version, wait so many seconds for a change.
+    /// If nothing has changed since that version, wait this many seconds for a change.
     #[param(maximum = 30)]
     pub wait: Option<u64>,
 }
@@ -191,7 +191,7 @@ pub struct GridQuery {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TaskGrid {
     pub total: usize,
-    /// Grows with every change.
+    /// Rises with every change.
     pub version: u64,
     /// In the order of the task: `p` waits to be released, `r` released, `s` succeeded, `f` failed, `c` cancelled, `k`
     /// skipped, `m` host in maintenance, `x` forbidden, `a` agent absent.
@@ -204,14 +204,14 @@ pub struct TaskGrid {
 pub struct ProcessOperationQuery {
     /// An IP address, `CLOUD:IP` or an agent id.
     pub host: Option<String>,
-    /// `next` of the page before.
+    /// `next` of the previous page.
     pub after: Option<String>,
-    /// 100 where it is absent.
+    /// Default: 100.
     #[param(maximum = 1000)]
     pub limit: Option<u32>,
 }
 
-/// What was asked of a process, the newest task first. A page may end within a task; the next one goes on there.
+/// Operations on a process, newest task first. A page may end within a task; the next one continues there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProcessOperations {
     pub operations: Vec<ProcessOperation>,
@@ -233,14 +233,14 @@ pub struct ProcessOperation {
     pub finished_at_ms: Option<i64>,
     pub app: String,
     pub user: String,
-    /// Absent where the caller's number meant no operation.
+    /// Absent if the caller's number stood for no operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
     pub host: String,
     pub code: u32,
     pub name: String,
     #[serde(flatten)]
-    pub told: Told,
-    /// What the command printed, bounded.
+    pub localized: LocalizedMessage,
+    /// Output of the command, bounded.
     pub output: String,
 }

@@ -7,8 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-/// `T` as its text says it. What does not parse is told by what is wrong with it; where it stands,
-/// the reader of the request knows.
+/// `T` parsed from its text form. The error says what is wrong; the reader of the request knows the field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text<T>(pub T);
 

@@ -24,20 +24,20 @@ pub struct BuildView {
     pub sha256: String,
 }
 
-/// Which agents become which version. One of `hosts`, `business` and `all` says which.
+/// Which agents to upgrade to which version. One of `hosts`, `business` and `all` says which.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewUpgrade {
     #[schema(min_length = 1, max_length = 64)]
     pub version: String,
-    /// `CLOUD:IP`, IP addresses or agent ids; the first ones come first.
+    /// `CLOUD:IP`, IP addresses or agent ids, in the order of the upgrade.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
     #[serde(default, deserialize_with = "crate::id::optional", skip_serializing_if = "Option::is_none")]
     pub business: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all: bool,
-    /// How many hosts have been upgraded when each ring is over, of all of them; the rest is the last ring.
+    /// Cumulative number of hosts upgraded by the end of each ring; the rest is the last ring.
     #[serde(default = "rings", skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 20)]
     pub rings: Vec<CountOrPercent>,
@@ -45,10 +45,10 @@ pub struct NewUpgrade {
     #[serde(default = "health_deadline_secs")]
     #[schema(minimum = 10, maximum = 3600)]
     pub health_deadline_secs: u64,
-    /// With more, no other host begins.
+    /// Beyond this many failures, no further host starts.
     #[serde(default)]
     pub max_failures: u32,
-    /// Whether a host may become an older version than it has.
+    /// Whether downgrades are allowed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_downgrade: bool,
 }
@@ -140,19 +140,19 @@ pub struct UpgradeView {
     pub id: String,
     pub version: String,
     pub state: UpgradeState,
-    /// Why it is paused or over; empty where nothing has to be said.
+    /// Why it is paused or has ended; empty if there is nothing to say.
     pub reason: String,
     pub created_by: String,
     pub created_at: i64,
     pub changed_at: i64,
-    /// How many hosts each ring has.
+    /// Number of hosts in each ring.
     pub rings: Vec<u32>,
     pub health_deadline_secs: u64,
     pub max_failures: u32,
     pub allow_downgrade: bool,
 }
 
-/// With every host, in the order in which their turn comes.
+/// With every host, in the order of the upgrade.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UpgradeDetail {
     #[serde(flatten)]
@@ -168,12 +168,12 @@ pub struct UpgradeHostView {
     /// From 1.
     pub ring: u32,
     pub state: UpgradeHostState,
-    /// Why it was skipped or failed; empty where nothing has to be said.
+    /// Why it was skipped or failed; empty if there is nothing to say.
     pub reason: String,
-    /// The entry of docs/messages.json that it is; absent where it is text alone.
+    /// The entry of docs/messages.json that it is; absent if it is plain text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason_id: Option<String>,
-    /// By the names of the entry: text, or an object with `id` and `args` of its own.
+    /// The arguments of the entry by name: text, or an object with its own `id` and `args`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub reason_args: Option<serde_json::Map<String, serde_json::Value>>,

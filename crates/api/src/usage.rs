@@ -1,4 +1,4 @@
-//! What a process used over time, as its host keeps it.
+//! A process's resource use over time, as its host records it.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -9,9 +9,9 @@ use utoipa::{IntoParams, ToSchema};
 pub struct UsageQuery {
     /// An IP address, `CLOUD:IP` or an agent id.
     pub host: String,
-    /// How far back; the last hour where it is absent.
+    /// How far back; default: the last hour.
     pub range: Option<UsageSpan>,
-    /// Which instance of a process that has several; the first where it is absent.
+    /// Which instance of a process that has several; default: the first.
     pub instance: Option<u32>,
 }
 
@@ -24,17 +24,17 @@ pub enum UsageSpan {
     Week,
 }
 
-/// Whether the host could be asked, and has something to answer.
+/// Whether the host could be asked, and has an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageState {
-    /// `points` is what was recorded; empty where nothing was, yet.
+    /// `points` is what was recorded; empty if nothing was yet.
     Kept,
-    /// The host has more processes than its agent keeps the usage of.
+    /// The host has more processes than its agent records.
     NotKept,
     /// The host's agent is not connected. What it has recorded is still there.
     Offline,
-    /// The host's agent is of a version that records no usage.
+    /// The version of the host's agent records no usage.
     AgentTooOld,
     /// The host's agent did not answer in time.
     NoAnswer,
@@ -48,13 +48,13 @@ pub struct UsageView {
     pub host: String,
     pub range: UsageSpan,
     pub state: UsageState,
-    /// Seconds from one point to the next. In the last hour 10 for a process whose limits are watched and 60 for
-    /// others, in the last seven days 300.
+    /// Seconds between points. In the last hour 10 for a process whose limits are watched and 60 for others, in the
+    /// last seven days 300.
     pub step: u32,
-    /// In the order of their time. Where the next point is more than two steps away, nothing was measured in between:
-    /// the process or its agent did not run.
+    /// In order of time. If the next point is more than two steps away, nothing was measured in between: the
+    /// process or its agent did not run.
     pub points: Vec<UsagePointView>,
-    /// Limits of the process, in percent of the host; null where there are none.
+    /// Limits of the process, in percent of the host; null if there are none.
     pub cpu_limit: Option<f64>,
     pub memory_limit: Option<f64>,
 }
@@ -75,7 +75,7 @@ pub struct UsagePointView {
     pub memory_max: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_min: Option<f64>,
-    /// The process was started again in this step.
+    /// The process was restarted in this step.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restarted: bool,
 }

@@ -19,8 +19,8 @@ enum Backend {
 }
 
 impl Backend {
-    /// A data directory that is given goes first, then a server or profile that is given, then the
-    /// usual data directory if a server has been there, and at last the usual profile.
+    /// In this order: a data directory that was given, a server or profile that was given, the default data
+    /// directory if a server has used it, and finally the default profile.
     fn find(StoreArgs { data_dir, migrate }: StoreArgs, connection: &Connection) -> Result<Self> {
         if let Some(dir) = data_dir {
             return Ok(Self::Store { dir, migrate });
@@ -106,8 +106,8 @@ pub(crate) async fn rotate_signing(args: RotateSigningArgs) -> Result<CommandEnd
     let old = if refuse_old { OldKey::Refused } else { OldKey::Accepted };
     let number = local(&dir, migrate).await?.rotate_signing_key(old, 0).await?;
     output::write_out(&format!("signing key {number}\n"))?;
-    let told = if refuse_old { "agents refuse every older key" } else { "agents accept the key before it, too" };
-    eprintln!("Once they have received it, {told}. A server running on this store signs with it within seconds.");
+    let effect = if refuse_old { "agents refuse every older key" } else { "agents accept the key before it, too" };
+    eprintln!("Once they have received it, {effect}. A server running on this store signs with it within seconds.");
     Ok(CommandEnd::Success)
 }
 

@@ -1,5 +1,6 @@
 //! What can be typed: sub-commands, flags, and the environment variable of each flag.
 
+mod pools;
 mod server;
 mod targets;
 
@@ -9,7 +10,7 @@ use std::time::Duration;
 use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use proctor_client::{NewGrant, ProcessSort};
-use proctor_model::{HostKey, OperationKind, ProcessKey, TaskId, Weight};
+use proctor_model::{HostKey, OperationKind, ProcessKey, TaskId};
 
 use crate::backup::{BackupArgs, RestoreArgs};
 use crate::commands::{
@@ -22,6 +23,7 @@ use crate::generated_docs::{CompletionArgs, ManArgs};
 use crate::relay::RelayArgs;
 use crate::swarm::SwarmArgs;
 
+pub(crate) use pools::{GroupCommand, GroupDeleteArgs, GroupGetArgs, GroupSetArgs};
 pub(crate) use server::{DevArgs, ServerArgs};
 pub(crate) use targets::{ChosenHosts, ChosenProcess, OperateArgs, ShowArgs, StatusArgs};
 
@@ -44,7 +46,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// Which server, and who we are to it. What is not given comes from the profile.
+/// Which server to call, and as whom. What is not given comes from the profile.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct Connection {
@@ -419,67 +421,8 @@ pub(crate) struct RegisterArgs {
     pub(crate) hosts: Vec<String>,
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum GroupCommand {
-    /// Set the limits of a pool
-    Set(GroupSetArgs),
-    /// List pools and their limits
-    Get(GroupGetArgs),
-    /// Delete a pool; its members keep their own limits
-    Delete(GroupDeleteArgs),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct GroupDeleteArgs {
-    /// Namespace of the pool
-    pub(crate) namespace: String,
-    /// Id of the pool [default: the namespace]
-    #[arg(long, env = "PROCTOR_GROUP_ID")]
-    pub(crate) id: Option<String>,
-    #[command(flatten)]
-    pub(crate) hosts: ChosenHosts,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct GroupSetArgs {
-    /// Namespace of the processes
-    pub(crate) namespace: String,
-    /// Which processes: those with the label process_group of this value [default: the namespace,
-    /// which is all its processes]
-    #[arg(long, env = "PROCTOR_GROUP_ID")]
-    pub(crate) id: Option<String>,
-    /// CPU limit, in % of the whole machine
-    #[arg(long, env = "PROCTOR_CPU", value_name = "PERCENT")]
-    pub(crate) cpu: f64,
-    /// Memory limit, in % of the whole machine
-    #[arg(long, env = "PROCTOR_MEMORY", value_name = "PERCENT")]
-    pub(crate) memory: f64,
-    /// 0: the largest consumer is evicted first; 1: the largest against its own limit
-    #[arg(long, env = "PROCTOR_CPU_WEIGHT", value_name = "0|1", default_value = "0", value_parser = parse_weight)]
-    pub(crate) cpu_weight: Weight,
-    /// 0: the largest consumer is evicted first; 1: the largest against its own limit
-    #[arg(long, env = "PROCTOR_MEMORY_WEIGHT", value_name = "0|1", default_value = "0", value_parser = parse_weight)]
-    pub(crate) memory_weight: Weight,
-    /// Dry run: only report in an event which process would be evicted
-    #[arg(long, env = "PROCTOR_DRY_RUN")]
-    pub(crate) dry_run: bool,
-    #[command(flatten)]
-    pub(crate) hosts: ChosenHosts,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct GroupGetArgs {
-    /// Only this namespace
-    pub(crate) namespace: Option<String>,
-    /// Show the usage of each pool's members
-    #[arg(long, env = "PROCTOR_USAGE", value_parser = BoolishValueParser::new())]
-    pub(crate) usage: bool,
-    #[command(flatten)]
-    pub(crate) watch: WatchArgs,
-}
-
 impl Command {
-    /// The commands that serve until they are told to stop.
+    /// Commands that run until they are told to stop.
     pub(crate) fn is_service(&self) -> bool {
         matches!(self, Self::Dev(_) | Self::Server(_) | Self::Relay(_))
     }
@@ -519,14 +462,6 @@ fn parse_grant(text: &str) -> Result<NewGrant, String> {
             Ok(NewGrant { role: role.to_owned(), scope: scope.to_owned(), ..NewGrant::default() })
         }
         Some(_) | None => Err("must be ROLE@SCOPE, such as operator@namespace:web".into()),
-    }
-}
-
-fn parse_weight(text: &str) -> Result<Weight, String> {
-    match text {
-        "0" => Ok(Weight::Usage),
-        "1" => Ok(Weight::UsageByLimit),
-        _ => Err("must be 0 or 1".into()),
     }
 }
 

@@ -1,9 +1,9 @@
 //! `proctor backup` and `proctor restore`.
 //!
-//! Promised: a backup is made beside a running server, and delays no write of it; its secrets are sealed by a
-//! passphrase unless somebody says otherwise. It is in the audit before it is made; where that cannot be written, a backup is made
-//! all the same, with a warning. A restore makes a new store and never replaces one; the server that
-//! starts on it delivers nothing that was open in the backup, because nobody knows whether it was carried out since.
+//! Promised: a backup is made while the server runs and delays none of its writes; its secrets are sealed with a
+//! passphrase unless somebody opts out. It is audited before it is made; if that fails, the backup is made all the
+//! same, with a warning. A restore creates a new store and never replaces one; the server that starts on it
+//! delivers nothing that was open in the backup, because nobody knows whether it was carried out since.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ fn refuse_leftovers(store: &Path) -> Result<()> {
         let left = PathBuf::from(left);
         if left.exists() {
             bail!(
-                "{} is there already, and a store is never replaced: move it away, or give another --data-dir",
+                "{} already exists, and a store is never replaced: move it away, or give another --data-dir",
                 left.display()
             );
         }
@@ -118,7 +118,7 @@ pub(crate) async fn restore(args: RestoreArgs) -> Result<CommandEnd> {
         None => None,
         Some(seal) => Some(Seal::open(&seal, &passphrase(args.passphrase_file.as_deref())?)?),
     };
-    // Under a name where no server looks, until it is whole.
+    // Under a name where no server looks, until it is complete.
     let draft = Draft(args.data_dir.join(DRAFT_FILE));
     draft.remove();
     let path = draft.0.clone();
@@ -141,7 +141,7 @@ pub(crate) fn remove_draft(dir: &Path) {
     Draft(dir.join(DRAFT_FILE)).remove();
 }
 
-/// A store in the making; removed unless it is moved to its final path.
+/// A store under construction; removed unless it is moved to its final path.
 struct Draft(PathBuf);
 
 impl Draft {
@@ -175,7 +175,7 @@ impl Drop for Draft {
     }
 }
 
-/// Ends what was open, and leaves a trace in the audit.
+/// Ends what was open, and adds an audit entry.
 async fn finish(path: &Path, from: &Path) -> Result<String> {
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(path).await?);
     let open = store.open_targets().await?;
@@ -188,7 +188,8 @@ async fn finish(path: &Path, from: &Path) -> Result<String> {
     }
     let admin = LocalAdmin::new(store.clone(), &system_user());
     admin.restored(&from.display().to_string()).await?;
-    // By the clock, and so beyond every key that the lost server had: agents may refuse the one in the backup.
+    // Derived from the clock, and so above every key that the lost server had: agents may refuse the one in the
+    // backup.
     let number_min = u64::try_from(clock::unix_millis() / 1000).unwrap_or(0);
     admin.rotate_signing_key(OldKey::Refused, number_min).await?;
     let hosts = store.hosts(&HostQuery::default()).await?.len();
@@ -223,7 +224,7 @@ where
     T: Send + 'static,
     F: FnOnce() -> Result<T> + Send + 'static,
 {
-    tokio::task::spawn_blocking(work).await.context("the work on the backup broke off")?
+    tokio::task::spawn_blocking(work).await.context("the backup task failed")?
 }
 
 #[cfg(test)]
@@ -246,9 +247,9 @@ mod tests {
 
         let store = SqliteStore::open(&store_file(&data_dir)).await.unwrap();
         let entries = store.audit(&AuditQuery { limit: 100, ..AuditQuery::default() }).await.unwrap();
-        let told: Vec<_> = entries.iter().map(|entry| (&*entry.draft.action, entry.draft.targets.clone())).collect();
+        let actions: Vec<_> = entries.iter().map(|entry| (&*entry.draft.action, entry.draft.targets.clone())).collect();
         let target = vec![format!("{}, its keys readable", file.display())];
-        assert_eq!(told, [("backup", target.clone()), ("backup", target)], "its beginning and its end");
+        assert_eq!(actions, [("backup", target.clone()), ("backup", target)], "its beginning and its end");
     }
 
     #[test]

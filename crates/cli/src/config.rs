@@ -1,9 +1,9 @@
 //! `proctor config`, and how `proctor server` and `proctor relay` read their configuration files: when they start, and on
 //! SIGHUP.
 //!
-//! Promised: flags and the environment go before the file. A file with a mistake starts nothing, and on SIGHUP changes
-//! nothing. What can change while a program runs is in [`OF_SERVER`] and [`OF_RELAY`]; of everything else that differs,
-//! the log says that it needs a restart.
+//! Promised: flags and the environment override the file. A file with a mistake starts nothing, and on SIGHUP
+//! changes nothing. [`OF_SERVER`] and [`OF_RELAY`] list what can change while a program runs; for everything else
+//! that differs, the log says that it needs a restart.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::logging;
 use crate::output::{self, TextTable, or_dash, plain};
 use crate::relay::RelayArgs;
 
-/// What SIGHUP brings into effect; certificates are read again whether their paths changed or not.
+/// What SIGHUP applies; certificates are read again whether or not their paths changed.
 const OF_SERVER: &[&str] = &[
     "log",
     "rate_limit",
@@ -109,7 +109,7 @@ fn program(command: &Command) -> Option<Program> {
     })
 }
 
-/// Arguments of the whole program that are about being a client.
+/// Global arguments that only concern clients.
 const NO_SETTINGS: [&str; 8] =
     ["server", "server_fingerprint", "profile", "app_code", "app_secret", "user", "user_token", "output"];
 
@@ -121,7 +121,7 @@ pub(crate) fn run(command: &ConfigCommand, layers: &Layers, output: Output) -> R
     }
 }
 
-/// Beyond the values themselves: whether they can be used together, and whether the files that they name are there.
+/// Beyond the values themselves: whether they can be combined, and whether the files that they name exist.
 fn check(args: &ServerArgs, layers: &Layers) -> Result<CommandEnd> {
     let source = args.tls.source(args.http)?;
     args.border.settings(None)?;
@@ -154,21 +154,21 @@ fn show(layers: &Layers, output: Output) -> Result<CommandEnd> {
     Ok(CommandEnd::Success)
 }
 
-/// Reads the configuration again when it is told to.
+/// Reads the configuration again on request.
 #[derive(Debug)]
 pub(crate) struct Reloader {
     arguments: Vec<OsString>,
     settings: Vec<Setting>,
-    /// Where it has changed since the start.
+    /// The difference from the configuration at the start.
     pub(crate) drain_time: Option<Duration>,
 }
 
-/// What the configuration says now.
+/// The current configuration.
 struct Reread {
     cli: Cli,
     log: EnvFilter,
     settings: Vec<Setting>,
-    /// Keys whose values differ: those that can change at once, and those that wait for a restart.
+    /// Keys whose values differ: those that can change at once, and those that need a restart.
     now: Vec<String>,
     later: Vec<String>,
 }
@@ -184,13 +184,13 @@ impl Reloader {
             https.reload();
         }
         let applied = self.apply_to_server(server, data_dir);
-        told(applied);
+        log_failure(applied);
     }
 
     /// After SIGHUP.
     pub(crate) fn reload_relay(&mut self) {
         let applied = self.read_again(OF_RELAY).and_then(|reread| self.settle(reread));
-        told(applied);
+        log_failure(applied);
     }
 
     fn apply_to_server(&mut self, server: &Server, data_dir: &Path) -> Result<()> {
@@ -203,7 +203,7 @@ impl Reloader {
         self.settle(reread)
     }
 
-    /// Everything that can be a mistake is one here, before anything is applied.
+    /// Finds every mistake before anything is applied.
     fn read_again(&self, at_once: &[&str]) -> Result<Reread> {
         let first = Cli::try_parse_from(&self.arguments)?;
         let program = program(&first.command).context("the command has no configuration")?;
@@ -215,23 +215,23 @@ impl Reloader {
         Ok(Reread { cli, log, settings, now, later })
     }
 
-    /// Applies what every program has, and remembers what counts from now on.
+    /// Applies what all programs have, and remembers the values in force.
     fn settle(&mut self, reread: Reread) -> Result<()> {
         let Reread { log, settings, now, later, cli: _ } = reread;
         logging::change(log)?;
         for key in &later {
             tracing::warn!(key, "changed setting needs a restart");
         }
-        // What waits for a restart is told again by the next reload.
+        // What needs a restart is reported again by the next reload.
         self.settings = merged(&self.settings, &settings, &later);
         tracing::info!(applied = now.join(","), restart = later.join(","), "configuration reloaded");
         Ok(())
     }
 }
 
-fn told(applied: Result<()>) {
+fn log_failure(applied: Result<()>) {
     if let Err(error) = applied {
-        tracing::error!(error = format!("{error:#}"), "configuration not reloaded: everything stays as it was");
+        tracing::error!(error = format!("{error:#}"), "configuration not reloaded, keeping the previous one");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The demo process of `proctor dev`: a shell script that beats once a second, there to be killed.
+//! The demo process of `proctor dev`: a shell script that prints a heartbeat every second, meant to be killed.
 
 use std::fs;
 use std::io::Write;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 const SCRIPT_NAME: &str = "heartbeat.sh";
 const SCRIPT: &str = include_str!("heartbeat.sh");
-/// A demo that takes longer to start has failed, as far as the greeting is concerned.
+/// A demo that takes longer to start counts as failed in the welcome text.
 const START_MAX: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -119,7 +119,7 @@ impl Demo {
     }
 }
 
-/// Through a new file and a new name: a running script must not change under its interpreter.
+/// Written to a new file and renamed: a running script must not change under its interpreter.
 fn write_script(path: &Path) -> std::io::Result<()> {
     if fs::read_to_string(path).is_ok_and(|text| text == SCRIPT) {
         return Ok(());

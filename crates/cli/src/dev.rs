@@ -1,9 +1,8 @@
-//! `proctor dev`: server, local agent and store in one process, and a demo to play with.
+//! `proctor dev`: server, local agent and store in one process, and a demo process.
 //!
-//! Promised: the agent speaks to the server over the real link; what is printed to stdout is
-//! printed when everything is up, and every printed command works when it is pasted; supervised
-//! processes outlive the program and are taken up again at the next start on the same data
-//! directory.
+//! Promised: the agent talks to the server over the real link; the text on stdout is printed once everything is up,
+//! and every command in it works when pasted; supervised processes outlive the program and are supervised again at
+//! the next start on the same data directory.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -28,7 +27,7 @@ use crate::logging::note;
 use crate::profile::{self, Profile};
 use crate::serve::{self, StopSignal};
 
-mod greeting;
+mod welcome;
 
 const APP_CODE: &str = "dev";
 const USER: &str = "admin";
@@ -51,7 +50,7 @@ pub(crate) async fn run(args: DevArgs, connection: &Connection) -> Result<Comman
     ended
 }
 
-/// Starts everything, greets, and then serves until the local agent fails.
+/// Starts everything, prints the welcome text, and then serves until the local agent fails.
 async fn serve(args: DevArgs, connection: &Connection, tasks: &Tasks) -> Result<std::convert::Infallible> {
     args.check_plain()?;
     let dir = prepare_dir(args.data_dir)?;
@@ -86,10 +85,9 @@ async fn serve(args: DevArgs, connection: &Connection, tasks: &Tasks) -> Result<
         error = &mut failed => return Err(agent_failed(error)),
     }
     let console = server.sign_in_path(USER).await?.context("the user of the console is gone")?;
-    let greeting =
-        greeting::Greeting { server: &server, dir: &dir, profile: &profile, demo: &demo, user: &user, console };
-    // Everything is up; that nobody can read about it is no reason to end it.
-    if let Err(error) = crate::output::write_out(&greeting.text()?) {
+    let welcome = welcome::Welcome { server: &server, dir: &dir, profile: &profile, demo: &demo, user: &user, console };
+    // Everything is up; that nobody can read about it is no reason to stop.
+    if let Err(error) = crate::output::write_out(&welcome.text()?) {
         tracing::warn!("{error:#}");
     }
     Err(agent_failed(failed.await))
@@ -101,11 +99,11 @@ fn prepare_dir(given: Option<PathBuf>) -> Result<PathBuf> {
     dir.canonicalize().with_context(|| format!("cannot use the directory {}", dir.display()))
 }
 
-/// The trusted app: as given, else as the profile has it, else made now.
+/// The trusted app: as given, otherwise from the profile, otherwise a new one.
 async fn app(dir: &Path, connection: &Connection, store: &Arc<dyn Store>) -> Result<Profile> {
     let kept = Profile::read(&dir.join(PROFILE_FILE))?.unwrap_or_default();
     let code = connection.app_code.clone().or_else(|| kept.app_code.clone()).unwrap_or_else(|| APP_CODE.to_owned());
-    // The secret that is kept belongs to the app that is kept.
+    // The stored secret belongs to the stored app.
     let kept_secret = kept.app_secret.filter(|_| kept.app_code.as_deref() == Some(code.as_str()));
     let secret = connection.app_secret.clone().or(kept_secret).unwrap_or_else(random_secret);
     let app_code: AppCode = code.parse().context("cannot use the app code")?;
@@ -119,7 +117,7 @@ fn new_agent_id() -> Result<AgentId> {
     Ok(format!("dev-{}", uuid::Uuid::new_v4().simple()).parse()?)
 }
 
-/// An address that this machine reaches where a server listens on all of its addresses.
+/// An address that this machine can reach if a server listens on all addresses.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         ip if !ip.is_unspecified() => ip,
@@ -131,7 +129,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 
 type AgentResult = std::result::Result<proctor_agent::AgentExit, proctor_agent::AgentError>;
 
-/// The receiver hears of the agent's end.
+/// The receiver is notified when the agent exits.
 async fn start_agent(
     server: &Server,
     agent: &AgentId,
@@ -177,7 +175,7 @@ fn agent_failed(ended: std::result::Result<AgentResult, oneshot::error::RecvErro
     }
 }
 
-/// Returns when the agent is connected and the demo plays.
+/// Returns when the agent is connected and the demo runs.
 async fn ready(control: &Control, agent: &AgentId, demo: &Demo) -> Result<()> {
     let connected = async {
         while !control.is_connected(agent) {

@@ -1,4 +1,4 @@
-//! `proctor completion` and `proctor man`: made from the command line itself, so that they never lag.
+//! `proctor completion` and `proctor man`: generated from the command line itself, so they are always current.
 
 use std::path::{Path, PathBuf};
 

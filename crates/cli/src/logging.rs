@@ -10,10 +10,10 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::{Command, LogFormat, Logging};
 
-/// A stderr that takes nothing holds up the end of the program for no longer.
+/// Limits how long a blocked stderr can delay the exit of the program.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
 
-/// Where a service writes; a command writes to stderr itself.
+/// Where a service logs; a command writes to stderr directly.
 static SINK: OnceLock<LogSink> = OnceLock::new();
 
 /// Replaces the filter of a service.
@@ -22,8 +22,8 @@ static CHANGE: OnceLock<ChangeFilter> = OnceLock::new();
 
 const SERVER_FILTER: &str = "info";
 
-/// Says something to people on stderr, in the order of the log. A service neither fails nor waits if that
-/// cannot be written.
+/// Prints a message for people on stderr, in order with the log. A service neither fails nor waits if that cannot
+/// be written.
 pub(crate) fn note(text: &str) {
     match SINK.get() {
         Some(sink) => sink.line(text),
@@ -31,7 +31,7 @@ pub(crate) fn note(text: &str) {
     }
 }
 
-/// Writes what is queued when it is dropped, at the end of the program.
+/// Flushes the queue when it is dropped, at the end of the program.
 #[derive(Debug)]
 pub(crate) struct Log(LogSink);
 
@@ -41,8 +41,8 @@ impl Drop for Log {
     }
 }
 
-/// A server says what it does; whoever types a command wants to hear only of trouble, and once: a
-/// certificate that is not believed is told by the command itself.
+/// A server logs what it does; a command should only report trouble, and only once: an untrusted certificate is
+/// reported by the command itself.
 pub(crate) fn start(logging: &Logging, command: &Command) -> Result<Log> {
     let default = if matches!(command, Command::Server(_) | Command::Relay(_)) {
         SERVER_FILTER
@@ -56,7 +56,7 @@ pub(crate) fn start(logging: &Logging, command: &Command) -> Result<Log> {
         let _ = SINK.set(sink.clone());
     }
     let lines = sink.clone();
-    // What the subscriber itself has to say it would print with a macro that panics.
+    // The subscriber's own diagnostics would use a macro that panics.
     let builder = tracing_subscriber::fmt().with_env_filter(filter).log_internal_errors(false);
     let builder = builder.with_writer(move || lines.clone());
     match logging.log_format {
@@ -77,12 +77,12 @@ pub(crate) fn start(logging: &Logging, command: &Command) -> Result<Log> {
     Ok(Log(sink))
 }
 
-/// What a service is to log; a mistake is told before anything changes.
+/// The log filter of a service; a mistake is reported before anything changes.
 pub(crate) fn service_filter(filter: Option<&str>) -> Result<EnvFilter> {
     parsed(filter, SERVER_FILTER)
 }
 
-/// What the service logs from now on.
+/// Applies the filter.
 pub(crate) fn change(filter: EnvFilter) -> Result<()> {
     CHANGE.get().map_or(Ok(()), |change| change(filter))
 }

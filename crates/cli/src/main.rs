@@ -1,4 +1,4 @@
-//! `proctor`: the server, the one-command start, and the command line for people.
+//! `proctor`: the server, `proctor dev`, and the command line.
 //!
 //! Promised: data on stdout and all else on stderr; the exit codes that `--help` lists.
 
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     if is_service {
         proctor_host::memory::use_few_heaps();
     }
-    // Kept until everything is said.
+    // Kept until everything is written.
     let _log = match logging::start(&cli.logging, &cli.command) {
         Ok(log) => log,
         Err(error) => return report::report(&error, is_service),
@@ -52,10 +52,8 @@ fn main() -> ExitCode {
 }
 
 fn start(cli: Cli, layers: Option<Layers>, reloader: Option<Reloader>) -> Result<CommandEnd> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the threads of the program")?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the async runtime")?;
     runtime.block_on(Box::pin(run(cli, layers, reloader)))
 }
 

@@ -1,8 +1,8 @@
-//! Data to stdout, as tables for people or as JSON and YAML for programs; all else goes to stderr.
+//! Data to stdout, as tables for people or as JSON and YAML for programs; everything else goes to stderr.
 //!
-//! Promised: a table has one header and one line for each row, its columns align whatever the
-//! width of the characters, and it is never cut to the width of the terminal; colours only on a
-//! terminal and only without NO_COLOR; what a process printed cannot steer the terminal.
+//! Promised: a table has one header and one line per row, its columns align whatever the width of the characters,
+//! and it is never truncated to the terminal's width; colours only on a terminal and only without NO_COLOR; what a
+//! process printed cannot control the terminal.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::args::Output;
 
-/// What a cell says about its row.
+/// The meaning of a cell, shown as a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CellStyle {
     Plain,
@@ -22,7 +22,7 @@ pub(crate) enum CellStyle {
     Bad,
 }
 
-/// A table in the making.
+/// A table under construction.
 #[derive(Debug)]
 pub(crate) struct TextTable {
     table: Table,
@@ -54,7 +54,7 @@ impl TextTable {
         self
     }
 
-    /// These columns are shown with `-o wide` alone.
+    /// These columns are only shown with `-o wide`.
     pub(crate) fn only_wide(mut self, columns: &[usize]) -> Self {
         self.wide = columns.to_vec();
         self
@@ -103,18 +103,18 @@ fn use_colors() -> bool {
     !refused && io::stdout().is_terminal()
 }
 
-/// The first line, without characters that a terminal would obey.
+/// The first line, without terminal control characters.
 pub(crate) fn one_line(text: &str) -> String {
     let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     first.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().trim().to_owned()
 }
 
-/// Several lines, without characters that a terminal would obey.
+/// Several lines, without terminal control characters.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { ' ' } else { c }).collect()
 }
 
-/// Prints `data` for programs, or the table that `table` makes of it.
+/// Prints `data` for programs, or the table made from it.
 pub(crate) fn print<T: Serialize>(output: Output, data: &T, table: impl FnOnce(&T) -> TextTable) -> Result<()> {
     write_out(&text(output, data, table)?)
 }
@@ -155,7 +155,7 @@ pub(crate) fn json_for_terminals(json: &str) -> String {
     text
 }
 
-/// Through JSON, so that both say the same words.
+/// Converted through JSON, so that both use the same words.
 pub(crate) fn yaml<T: Serialize + ?Sized>(data: &T) -> Result<String> {
     let value = serde_json::to_value(data).context("cannot write the answer as YAML")?;
     serde_yaml_ng::to_string(&value).context("cannot write the answer as YAML")
@@ -166,7 +166,7 @@ pub(crate) fn write_out(text: &str) -> Result<()> {
     write_more(text).map(drop)
 }
 
-/// False when nobody reads any more.
+/// False once stdout is closed.
 pub(crate) fn write_more(text: &str) -> Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_in_two_units() {
+    fn times_are_shown_in_two_units() {
         let now = 1_000_000_000;
         let cases = [(5, "5s"), (65, "1m5s"), (3 * 3600 + 60, "3h1m"), (4 * 86400 + 7200, "4d2h")];
         for (age, text) in cases {

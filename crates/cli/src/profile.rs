@@ -1,4 +1,4 @@
-//! Profiles: which server, and who we are to it.
+//! Profiles: which server to call, and as whom.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::Connection;
 
-/// One TOML file. Fields of newer versions are left alone.
+/// A TOML file. Unknown fields, as of newer versions, are ignored.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Profile {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,7 +37,7 @@ impl Profile {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).with_context(|| format!("cannot read profile {}", path.display())),
         };
-        // The error of the parser quotes the line, which may hold the secret.
+        // The parser's error quotes the line, which may contain the secret.
         let profile = toml::from_str(&text).map_err(|error| {
             let line = error.span().map_or(0, |span| text[..span.start].lines().count().max(1));
             anyhow::anyhow!("profile {} is not well formed: line {line}: {}", path.display(), error.message())
@@ -51,9 +51,9 @@ impl Profile {
         proctor_runtime::private::write(path, &text).with_context(|| format!("cannot write profile {}", path.display()))
     }
 
-    /// What the command line and the environment say goes before what the file says.
+    /// The command line and the environment override the file.
     fn overlaid(self, connection: &Connection) -> Self {
-        // An app that is given counts, also where the file would have a user call.
+        // An app that was given is used, even if the file names a user token.
         let in_file = self.user_token.filter(|_| connection.app_code.is_none());
         Self {
             server: connection.server.clone().or(self.server),
@@ -66,7 +66,7 @@ impl Profile {
     }
 }
 
-/// The client that a command of a person speaks through.
+/// The client for interactive commands.
 pub(crate) fn connect(connection: &Connection) -> Result<Client> {
     let (path, profile) = match &connection.profile {
         Some(path) => match Profile::read(path)? {
@@ -82,7 +82,7 @@ pub(crate) fn connect(connection: &Connection) -> Result<Client> {
     let profile = profile.overlaid(connection);
     let file = path.map_or_else(|| "a profile".to_owned(), |path| path.display().to_string());
     let missing = |what: &str, flag: &str, variable: &str, field: &str| {
-        format!("{what} is not known: give {flag}, set {variable}, or write {field} into {file}")
+        format!("{what} is not set: give {flag}, set {variable}, or write {field} into {file}")
     };
     let server = profile.server.with_context(|| missing("the server", "--server", "PROCTOR_SERVER", "server"))?;
     if let Some(token) = profile.user_token {
@@ -107,7 +107,7 @@ fn default_path() -> Option<PathBuf> {
     base_dir("XDG_CONFIG_HOME", ".config").map(|dir| dir.join("proctor/profile.toml"))
 }
 
-/// A directory of the XDG rules: its variable if that is an absolute path, else below HOME.
+/// An XDG directory: its variable if that is an absolute path, otherwise below HOME.
 pub(crate) fn base_dir(variable: &str, below_home: &str) -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute(variable).or_else(|| absolute("HOME").map(|home| home.join(below_home)))

@@ -49,7 +49,7 @@ pub(crate) struct RelayArgs {
 }
 
 impl RelayArgs {
-    /// Where the server is, and the cloud area: what nothing can be assumed of.
+    /// The server's address and the cloud area: they have no defaults.
     pub(crate) fn required(&self) -> Result<(Vec<String>, u32)> {
         let upstream = self.upstream.as_deref().context("--upstream is missing: where is the server's link?")?;
         let cloud = self.cloud_id.context("--cloud-id is missing: which cloud area does the relay serve?")?;

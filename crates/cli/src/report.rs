@@ -1,4 +1,4 @@
-//! Errors for people: what failed, why, and what to do; and the exit code that goes with it.
+//! Errors for people: what failed, why, and what to do; and the exit code.
 
 use std::process::ExitCode;
 
@@ -14,7 +14,7 @@ const USAGE: u8 = 2;
 const SERVER: u8 = 3;
 
 pub(crate) fn report(error: &Error, is_service: bool) -> ExitCode {
-    note(&format!("proctor: {}", told(error)));
+    note(&format!("proctor: {}", describe(error)));
     if let Some(hint) = hint(error) {
         note(hint);
     }
@@ -34,9 +34,9 @@ fn client_error(error: &Error) -> Option<&ClientError> {
     error.chain().find_map(|cause| cause.downcast_ref())
 }
 
-/// The whole chain; of the many layers below a failed connection, only the last one says anything, and where we have
-/// better words than its own, these.
-fn told(error: &Error) -> String {
+/// The whole chain; of the many layers below a failed connection only the last one is shown, in our own words where
+/// we have better ones.
+fn describe(error: &Error) -> String {
     match client_error(error) {
         Some(unreachable) if unreachable.is_unreachable() => {
             let cause = wrong_port(error).map_or_else(|| error.root_cause().to_string(), str::to_owned);
@@ -54,16 +54,16 @@ fn told(error: &Error) -> String {
     }
 }
 
-/// What is wrong with the address, where the port speaks something else.
+/// What is wrong with the address, if the port speaks another protocol.
 fn wrong_port(error: &Error) -> Option<&'static str> {
     if error.root_cause().to_string().contains("InvalidContentType") {
         return Some("this port does not speak TLS: write http:// instead of https://");
     }
-    // The link offers protocols of its own alone.
+    // The link offers only its own protocols.
     if says(error, &["NoApplicationProtocol"]) {
         return Some("this is the port of its link, where agents connect: give that of its API (8080 if not set)");
     }
-    // The link closes what is no TLS without a word.
+    // The link closes connections that are not TLS without an answer.
     if is_hung_up(error) {
         return Some(
             "it closed the connection without an answer: if this is the port of its link, give that of its API (8080 if \
@@ -79,13 +79,13 @@ fn wrong_port(error: &Error) -> Option<&'static str> {
 /// How a server with a certificate answers plain HTTP: that says what to do.
 const HTTPS_ONLY: &str = "This port speaks HTTPS";
 
-/// What hyper says of an answer that is no HTTP.
+/// What hyper reports for an answer that is not HTTP.
 fn is_no_http(error: &Error) -> bool {
     let words = ["invalid HTTP version", "message head", "HTTP/0.9"];
     says(error, &words)
 }
 
-/// What hyper says of a connection that ends without an answer.
+/// What hyper reports for a connection that is closed without an answer.
 fn is_hung_up(error: &Error) -> bool {
     says(error, &["connection closed before message", "Connection reset by peer"])
 }
@@ -138,10 +138,10 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_secret_is_told_with_what_to_do() {
+    fn a_wrong_secret_is_reported_with_what_to_do() {
         let error = refused(401);
 
-        assert_eq!(told(&error), "http://h refused (unauthenticated): who are you");
+        assert_eq!(describe(&error), "http://h refused (unauthenticated): who are you");
         assert!(hint(&error).unwrap().contains("PROCTOR_APP_SECRET"));
         assert!(hint(&refused(404)).is_none());
     }
@@ -157,7 +157,7 @@ mod tests {
         assert!(hint(&answer("<html>")).unwrap().contains("Something else"));
     }
 
-    /// What the CLI says of a call to the link of a server, which is one line.
+    /// What the CLI prints for a call to a server's link port, in one line.
     #[tokio::test]
     async fn the_port_of_the_link_is_named_where_that_of_the_api_belongs() {
         let dir = tempfile::tempdir().unwrap();
@@ -184,14 +184,14 @@ mod tests {
         let plain = Error::from(plain.whoami().await.unwrap_err());
 
         assert_eq!(
-            told(&secure),
+            describe(&secure),
             format!(
                 "cannot reach https://{link}: this is the port of its link, where agents connect: give that of its API \
                  (8080 if not set)"
             )
         );
-        // Whether the alert of the link comes before the end of the connection is up to the network.
-        let plain_words = told(&plain);
+        // Whether the link's alert arrives before the connection is closed is up to the network.
+        let plain_words = describe(&plain);
         assert!(plain_words.starts_with(&format!("cannot reach http://{link}: ")), "{plain_words}");
         assert!(plain_words.contains("its link") && plain_words.contains("API (8080 if"), "{plain_words}");
         assert_eq!(plain_words.lines().count(), 1, "{plain_words}");

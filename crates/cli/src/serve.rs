@@ -1,5 +1,4 @@
-//! `proctor server`, and what `proctor dev` shares with it: the data directory, the store, and the
-//! way to the end.
+//! `proctor server`, and what `proctor dev` shares with it: the data directory, the store, and the shutdown.
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
@@ -22,18 +21,18 @@ use crate::commands::CommandEnd;
 use crate::config::Reloader;
 use crate::profile;
 
-/// Where the package of the server keeps the agent program.
+/// Where the server's package installs the agent program.
 const DOWNLOAD_DIR: &str = "/usr/share/proctor/download";
 const STORE_FILE: &str = "proctor.db";
-/// More than the HTTP server gives to the requests that are under way.
+/// More than the HTTP server allows for requests in progress.
 const END_MAX: Duration = Duration::from_secs(12);
-/// For what is not counted: the store closes, the log is written.
+/// For the rest: closing the store, writing the log.
 const END_SPARE: Duration = Duration::from_secs(5);
 
-/// How often memory that nobody uses is looked for, and how much of it may be kept for the next request.
+/// How often unused memory is looked for, and how much of it may be kept for the next request.
 const MEMORY_PERIOD: Duration = Duration::from_secs(5);
 const MEMORY_SLACK: u64 = 32 * 1024 * 1024;
-/// Less than this was not worth it, and the next attempt waits, up to the limit.
+/// If less than this was returned, it was not worth it, and the next attempt waits longer, up to the limit.
 const MEMORY_WORTH: u64 = 8 * 1024 * 1024;
 const MEMORY_PERIOD_MAX: Duration = Duration::from_secs(300);
 
@@ -80,8 +79,8 @@ pub(crate) async fn run(args: ServerArgs, mut reloader: Option<Reloader>) -> Res
     ended
 }
 
-/// Until somebody asks for the end, or a task has ended without which the server is of no use: then the program must
-/// not look well, and ends with an error.
+/// Until shutdown is requested, or a critical task has ended: then the program must not look healthy, and exits
+/// with an error.
 async fn until_over(
     stop: &mut StopSignal,
     tasks: &Tasks,
@@ -111,7 +110,8 @@ async fn reload_on(
     }
 }
 
-/// Readiness first, then calls; sessions end with everything else. A second signal cuts the first step short.
+/// Readiness first, then calls; sessions are closed with everything else. A second signal cuts the first step
+/// short.
 async fn drain(server: &Server, time: Duration, stop: &mut StopSignal) {
     server.stop_being_ready();
     tracing::info!(?time, "draining: no longer ready");
@@ -123,31 +123,31 @@ async fn drain(server: &Server, time: Duration, stop: &mut StopSignal) {
     tracing::info!(all_ended, "drained");
 }
 
-/// Tells systemd of the end, and how long it may take: a long drain must not end in a kill.
+/// Tells systemd about the shutdown, and how long it may take: a long drain must not end in a kill.
 fn stopping(drain: Duration) -> String {
     let time = drain.saturating_add(CALLS_END_MAX + END_MAX + END_SPARE);
     format!("STOPPING=1\nEXTEND_TIMEOUT_USEC={}", time.as_micros())
 }
 
-/// What a large request took goes back to the host a moment after it. Where little comes of it, because what is free lies
-/// between what is used, it is tried less and less often: it holds up everybody who allocates.
+/// Returns memory to the host shortly after a large request. If little is returned, because free memory is
+/// fragmented, it is tried less and less often: it blocks everybody who allocates.
 async fn give_back_memory() {
     let mut wait = MEMORY_PERIOD;
     loop {
         tokio::time::sleep(wait).await;
-        // Goes through every heap, which may take some milliseconds.
+        // Walks every heap, which may take some milliseconds.
         let freed = tokio::task::spawn_blocking(|| proctor_host::memory::give_back_beyond(MEMORY_SLACK)).await;
         wait = match freed {
             Ok(Some(bytes)) if bytes < MEMORY_WORTH => (wait * 2).min(MEMORY_PERIOD_MAX),
             Ok(_) | Err(_) => MEMORY_PERIOD,
         };
         if let Ok(Some(bytes)) = freed {
-            tracing::debug!(bytes, ?wait, "memory was given back");
+            tracing::debug!(bytes, ?wait, "freed memory returned to the host");
         }
     }
 }
 
-/// SIGTERM and SIGINT, noticed from the moment that this exists.
+/// SIGTERM and SIGINT, caught from the moment this exists.
 #[derive(Debug)]
 pub(crate) struct StopSignal {
     terminate: Signal,
@@ -168,7 +168,7 @@ impl StopSignal {
     }
 }
 
-/// Lets requests end and sessions say goodbye. Supervised processes live on.
+/// Lets requests finish and sessions say goodbye. Supervised processes live on.
 pub(crate) async fn end(tasks: &Tasks) {
     if !tasks.end(END_MAX).await {
         tracing::warn!("shutdown timed out");
@@ -181,16 +181,16 @@ pub(crate) async fn open_store(dir: &Path) -> Result<Arc<dyn Store>> {
     if store.secret(SEAL).await?.is_some() {
         bail!("{} is a sealed backup: `proctor restore` makes a store of it", path.display());
     }
-    // Where there is a store, no restore can end any more.
+    // Once there is a store, no restore can complete any more.
     backup::remove_draft(dir);
     Ok(Arc::new(store))
 }
 
-/// The store of a server that may be running. None is made: a mistyped directory must not look like an
-/// empty server. The schema of an older version stays as it is unless somebody asks to `migrate`.
+/// The store of a server that may be running. Never creates one: a mistyped directory must not look like an empty
+/// server. An older schema stays as it is unless somebody asks to `migrate`.
 pub(crate) async fn open_store_beside(dir: &Path, migrate: bool) -> Result<Arc<dyn Store>> {
     let path = store_file(dir);
-    if !path.try_exists().with_context(|| format!("cannot look for {}", path.display()))? {
+    if !path.try_exists().with_context(|| format!("cannot check whether {} exists", path.display()))? {
         bail!(
             "{} holds no store of a server ({STORE_FILE}): check --data-dir, or start `proctor server` on it first",
             dir.display()
@@ -214,7 +214,7 @@ pub(crate) fn store_file(dir: &Path) -> PathBuf {
     dir.join(STORE_FILE)
 }
 
-/// Where a server keeps its data unless it is told otherwise.
+/// Default data directory of a server.
 pub(crate) fn default_dir() -> Result<PathBuf> {
     if nix::unistd::geteuid().is_root() {
         return Ok("/var/lib/proctor".into());
@@ -229,7 +229,7 @@ pub(crate) fn below_data_home(path: &str) -> Result<PathBuf> {
     }
 }
 
-/// For its owner only: it holds the authority's key.
+/// Private: it holds the authority's key.
 pub(crate) fn make_dir(dir: &Path) -> Result<()> {
     Ok(private::dir(dir)?)
 }
@@ -252,12 +252,12 @@ mod tests {
         returns.spawn_critical("store writer", async {});
         let mut stop = StopSignal::install().unwrap();
 
-        for (tasks, told) in
+        for (tasks, expected) in
             [(panics, "critical task 'sweeper' panicked"), (returns, "critical task 'store writer' ended")]
         {
             let error = until_over(&mut stop, &tasks, std::future::pending()).await.unwrap_err();
 
-            assert_eq!(error.to_string(), told);
+            assert_eq!(error.to_string(), expected);
             assert_eq!(report::code(&error, true), 1);
         }
     }

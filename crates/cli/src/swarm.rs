@@ -23,7 +23,7 @@ use crate::serve::StopSignal;
 
 const PROGRESS_PERIOD: Duration = Duration::from_secs(5);
 const END_MAX: Duration = Duration::from_secs(10);
-/// Hosts in one registration: a call that an ordinary server answers in well under a second.
+/// Hosts per registration: a call that an ordinary server answers in well under a second.
 const HOSTS_PER_CALL: usize = 5000;
 /// Descriptors besides those of the agents' connections.
 const DESCRIPTORS_SPARE: u64 = 64;
@@ -119,7 +119,7 @@ async fn link_addresses(relays: Option<&str>, connection: &Connection) -> Result
     let given = match (relays, &connection.server) {
         (Some(relays), _) => relays,
         (None, Some(server)) => server,
-        (None, None) => bail!("the server is not known: {advice}"),
+        (None, None) => bail!("no server is given: {advice}"),
     };
     if given.contains("://") {
         bail!("'{given}' is an address of the API: {advice}");
@@ -168,7 +168,7 @@ async fn register_then_wait(
         for hosts in hosts.chunks(HOSTS_PER_CALL) {
             let rows = api.register_or_update(&registration(number, hosts)).await?;
             if let Some(row) = rows.iter().find(|row| row.code != 0) {
-                bail!("cannot register swarm/p-{number} on {}: {}", row.host, row.told.message);
+                bail!("cannot register swarm/p-{number} on {}: {}", row.host, row.localized.message);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Apps, users, roles, bindings, and the audit.
+//! Apps, users, roles, bindings, and the audit log.
 
 use futures::Stream;
 use proctor_api::{
@@ -13,7 +13,7 @@ use crate::paging::pages;
 use crate::{Client, NOTHING, Result};
 
 impl Client {
-    /// Who we are to the server, and what we may do.
+    /// Who the caller is to the server, and what it may do.
     pub async fn whoami(&self) -> Result<Who> {
         self.get(&["whoami"], NOTHING).await
     }
@@ -38,7 +38,7 @@ impl Client {
         self.remove(&["apps", code]).await
     }
 
-    /// A new secret; the old one counts no longer.
+    /// A new secret; the old one stops working.
     pub async fn rotate_app_secret(&self, code: &str, query: &AppQuery) -> Result<CreatedApp> {
         self.send(Method::POST, &["apps", code, "secret"], query, &serde_json::json!({})).await
     }
@@ -89,7 +89,7 @@ impl Client {
         Ok(list.roles)
     }
 
-    /// Makes a role, or changes its classes.
+    /// Creates a role, or changes its classes.
     pub async fn put_role(&self, name: &str, classes: Vec<String>) -> Result<RoleView> {
         self.send(Method::PUT, &["roles", name], NOTHING, &NewRole { classes }).await
     }
@@ -111,7 +111,7 @@ impl Client {
         self.remove(&["bindings", id]).await
     }
 
-    /// One page of the audit.
+    /// One page of the audit log.
     pub async fn audit(&self, query: &AuditQuery) -> Result<AuditPage> {
         self.get(&["audit"], query).await
     }
@@ -136,7 +136,7 @@ impl Client {
         })
     }
 
-    /// Has the server look through the whole chain.
+    /// Has the server verify the whole chain.
     pub async fn verify_audit(&self) -> Result<AuditVerdict> {
         self.get(&["audit", "verify"], NOTHING).await
     }

@@ -1,4 +1,4 @@
-//! Who we are to a server.
+//! The caller's credentials.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 const APP_HEADER: &str = "x-bkapi-authorization";
 const USER_HEADER: &str = "authorization";
 
-/// What we prove ourselves with.
+/// How the caller authenticates.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials(Kind);
 
@@ -37,7 +37,7 @@ impl Credentials {
     }
 }
 
-/// JSON in which everything outside ASCII is escaped, because headers carry nothing else reliably.
+/// JSON with everything outside ASCII escaped, because headers carry nothing else reliably.
 fn app_header(code: &str, secret: &str, user: &str) -> String {
     let json = json!({ "bk_app_code": code, "bk_app_secret": secret, "bk_username": user });
     let mut header = String::new();

@@ -1,9 +1,9 @@
-//! What can go wrong between us and a server.
+//! Errors of a call to a server.
 
 use proctor_api::{ErrorBody, ErrorDetail};
 use reqwest::StatusCode;
 
-/// Of a body that is not ours, this much is shown.
+/// How much is shown of a body that is not ours.
 const EXCERPT_CHARS_MAX: usize = 200;
 
 /// Display never repeats the source; print the chain.
@@ -15,9 +15,9 @@ pub enum ClientError {
     Setup { source: reqwest::Error },
     #[error("cannot pin the server's key")]
     Pin { source: proctor_pki::PkiError },
-    /// Somebody else answers there, or the server has a new key.
+    /// Another server answers there, or the server has a new key.
     #[error(
-        "{server} is refused: its key has the fingerprint {}, and {} is pinned; if the key was replaced on purpose, \
+        "{server} is refused: its key has the fingerprint {}, but {} is pinned; if the key was replaced on purpose, \
          pin the new one (--server-fingerprint, PROCTOR_SERVER_FINGERPRINT, or server_fingerprint in the profile)",
         other.shown, other.pinned
     )]
@@ -28,7 +28,7 @@ pub enum ClientError {
     NoAnswer { server: String, seconds: u64, source: reqwest::Error },
     #[error("{server} was silent for {seconds} s")]
     Silent { server: String, seconds: u64 },
-    /// The server understood and said no, or said that it cannot.
+    /// The server understood and refused, or said that it cannot.
     #[error("{server} refused ({code}): {message}")]
     Refused { server: String, status: u16, code: String, message: String, field: Option<String> },
     /// Something answered that does not speak our API.
@@ -39,12 +39,12 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether the same call may well succeed a moment later: nobody there, or too slow.
+    /// Whether the same call may well succeed a moment later: nobody answered, or too late.
     pub fn is_unreachable(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::NoAnswer { .. } | Self::Silent { .. })
     }
 
-    /// The HTTP status, where the server said no.
+    /// The HTTP status, if the server refused.
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Refused { status, .. } | Self::Foreign { status, .. } => Some(*status),

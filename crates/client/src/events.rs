@@ -9,11 +9,11 @@ use reqwest::{Method, Response};
 
 use crate::{Client, ClientError, NOTHING, REQUEST_TIMEOUT, Result, error};
 
-/// What the way there and back may take beyond the time that the server waits.
+/// Allowance for the round trip beyond the time that the server waits.
 const BEYOND_WAIT: Duration = Duration::from_secs(15);
-/// A server says at least every 15 s that it is there.
+/// A server sends a keep-alive at least every 15 s.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// An event has far less.
+/// An event is far smaller.
 const LINE_BYTES_MAX: usize = 1024 * 1024;
 
 impl Client {
@@ -21,13 +21,13 @@ impl Client {
         self.get(&["events"], &filter.to_query(None)).await
     }
 
-    /// As [`Self::events`]; where nothing matches, the server waits for what does, at most `wait`.
+    /// As [`Self::events`]; if nothing matches, the server waits for new events, at most `wait`.
     pub async fn follow_events(&self, filter: &EventFilter, wait: Duration) -> Result<EventList> {
         self.get_within(wait + BEYOND_WAIT, &["events"], &filter.to_query(Some(wait.as_secs()))).await
     }
 
-    /// Events as they happen, from `filter.after` on, until the server ends or the connection breaks;
-    /// to go on then, ask again after the last one that came.
+    /// Events as they happen, from `filter.after` on, until the server stops or the connection breaks; to continue,
+    /// ask again after the last one received.
     pub async fn event_stream(&self, filter: &EventFilter) -> Result<impl Stream<Item = Result<EventView>> + use<>> {
         let url = self.url(&["events", "stream"], &filter.to_stream_query());
         let request = self.request(Method::GET, url).send();
@@ -60,7 +60,7 @@ impl Client {
         self.send(Method::POST, &["webhooks"], NOTHING, webhook).await
     }
 
-    /// Sends one request, marked as a test; an answer that is no success is no error of this call.
+    /// Sends one request, marked as a test; an answer other than success is no error of this call.
     pub async fn test_webhook(&self, id: &str) -> Result<WebhookTested> {
         self.send(Method::POST, &["webhooks", id, "test"], NOTHING, &serde_json::json!({})).await
     }
@@ -101,14 +101,14 @@ impl Reader {
     }
 }
 
-/// The data of server-sent events; our servers send each in one line.
+/// The data of server-sent events; our servers send each on one line.
 #[derive(Debug, Default)]
 struct Lines {
     rest: Vec<u8>,
 }
 
 impl Lines {
-    /// The data of the lines that are whole now.
+    /// The data of the lines that are complete.
     fn add(&mut self, chunk: &[u8]) -> Vec<String> {
         self.rest.extend_from_slice(chunk);
         let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! Whether a server is well, asked without credentials.
+//! Health check of a server, without credentials.
 
 use reqwest::header::DATE;
 use reqwest::tls::TlsInfo;
@@ -6,16 +6,16 @@ use serde_json::Value;
 
 use crate::{CONNECT_TIMEOUT, Client, ClientError, Result};
 
-/// What `/healthz` says.
+/// The answer of `/healthz`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
     /// `ok`, `degraded`, `waiting`, `stopping` or `failed`.
     pub status: String,
-    /// None: all is well.
+    /// None: healthy.
     pub problem: Option<String>,
-    /// The server's time, as HTTP writes it.
+    /// The server's time, as in the HTTP header.
     pub date: Option<String>,
-    /// With https: what the server showed, believed by now, in DER.
+    /// With https: the certificate that the server presented, by now trusted, in DER.
     pub certificate: Option<Vec<u8>>,
 }
 

@@ -21,7 +21,7 @@ impl Client {
         self.get(&["server"], NOTHING).await
     }
 
-    /// What the server's store takes.
+    /// The size of the server's store.
     pub async fn storage(&self) -> Result<StorageView> {
         self.get(&["storage"], NOTHING).await
     }
@@ -36,13 +36,13 @@ impl Client {
         self.get(&["hosts", host], NOTHING).await
     }
 
-    /// The hosts whose agents have left them for others.
+    /// The hosts whose agents have moved to other hosts.
     pub async fn unserved_hosts(&self) -> Result<Vec<UnservedHostView>> {
         let list: UnservedHostList = self.get(&["hosts", "unserved"], NOTHING).await?;
         Ok(list.hosts)
     }
 
-    /// The whole fleet at a glance.
+    /// An overview of the whole fleet.
     pub async fn overview(&self) -> Result<Overview> {
         self.get(&["overview"], NOTHING).await
     }
@@ -55,13 +55,13 @@ impl Client {
         })
     }
 
-    /// Says which business hosts belong to, all of them or none.
+    /// Assigns hosts to a business, all or nothing.
     pub async fn place_hosts(&self, hosts: &[String], business: Option<u64>) -> Result<Placed> {
         let body = Placement { hosts: hosts.to_vec(), business };
         self.send(Method::PUT, &["hosts", "placements"], NOTHING, &body).await
     }
 
-    /// Places many hosts at once, all of them or none.
+    /// Assigns many hosts at once, all or nothing.
     pub async fn import_hosts(&self, rows: &[ImportRow]) -> Result<Imported> {
         self.send(Method::POST, &["hosts", "import"], NOTHING, rows).await
     }
@@ -77,7 +77,7 @@ impl Client {
         Ok(list.businesses)
     }
 
-    /// Makes a business, or names it anew.
+    /// Creates or renames a business.
     pub async fn put_business(&self, id: u64, name: &str) -> Result<BusinessView> {
         let body = BusinessName { name: name.to_owned() };
         self.send(Method::PUT, &["businesses", &id.to_string()], NOTHING, &body).await
@@ -129,7 +129,7 @@ impl Client {
         Ok(list.relays)
     }
 
-    /// It connects no more, and what it carries ends.
+    /// It can no longer connect, and the sessions that it carries are closed.
     pub async fn revoke_relay(&self, relay: &str) -> Result<()> {
         self.remove(&["relays", relay]).await
     }
@@ -139,12 +139,12 @@ impl Client {
         self.get(&["downloads"], NOTHING).await
     }
 
-    /// Nobody enrols with it any more.
+    /// Nobody can enrol with it any more.
     pub async fn revoke_token(&self, id: &str) -> Result<()> {
         self.remove(&["tokens", id]).await
     }
 
-    /// Lets another key take a known host over, once.
+    /// Lets another key take over a known host, once.
     pub async fn allow_rejoin(&self, host: &str, ttl_secs: u64) -> Result<RejoinView> {
         self.send(Method::POST, &["hosts", host, "rejoin"], NOTHING, &RejoinRequest { ttl_secs }).await
     }
@@ -153,7 +153,7 @@ impl Client {
         self.remove(&["hosts", host, "rejoin"]).await
     }
 
-    /// Its session ends, and its certificate opens no other.
+    /// Its session is closed, and its certificate opens no other.
     pub async fn revoke_host(&self, host: &str) -> Result<()> {
         self.remove(&["hosts", host, "certificate"]).await
     }
@@ -167,7 +167,7 @@ impl Client {
         self.remove(&["hosts", host, "cordon"]).await
     }
 
-    /// Lets a new host in that waits for it, if it enrolled with this key.
+    /// Approves a new host that waits for it, if it enrolled with this key.
     pub async fn approve_host(&self, host: &str, approve: &ApproveRequest) -> Result<HostView> {
         self.send(Method::POST, &["hosts", host, "approve"], NOTHING, approve).await
     }

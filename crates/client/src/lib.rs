@@ -33,7 +33,7 @@ pub use proctor_api::*;
 pub use tasks::WholeTask;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Beyond this no call of the API takes any time that its caller wants to wait for.
+/// Longer than any call of the API should take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub type Result<T> = std::result::Result<T, ClientError>;
@@ -41,7 +41,7 @@ pub type Result<T> = std::result::Result<T, ClientError>;
 /// A call without a query.
 const NOTHING: &[(); 0] = &[];
 
-/// One server, spoken to as one app and user. Clones share connections.
+/// One server, called as one app and user. Clones share connections.
 #[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
@@ -50,19 +50,19 @@ pub struct Client {
 }
 
 impl Client {
-    /// `base_url` is what stands before `/api/v1`: `http://127.0.0.1:8080`.
+    /// `base_url` is what precedes `/api/v1`: `http://127.0.0.1:8080`.
     pub fn new(base_url: &str, credentials: Credentials) -> Result<Self> {
         let base = parse_base(base_url)?;
         let mut builder = reqwest::Client::builder();
         if base.scheme() == "http" {
-            // A machine without root certificates can speak plain HTTP all the same. A redirect to
-            // https would then fail, and none is followed: it would carry the secret elsewhere.
+            // A machine without root certificates can still speak plain HTTP. A redirect to https would then fail,
+            // and none is followed: it would carry the secret elsewhere.
             builder = builder.tls_certs_only([]);
         }
         Self::build(builder, base, credentials)
     }
 
-    /// As [`Self::new`], of a server whose key has this fingerprint (SHA-256 of its SubjectPublicKeyInfo, in
+    /// As [`Self::new`], for a server whose key has this fingerprint (SHA-256 of its SubjectPublicKeyInfo, in
     /// hexadecimal digits); any other is refused, whatever its certificate says.
     pub fn pinned(base_url: &str, fingerprint: &str, credentials: Credentials) -> Result<Self> {
         let base = parse_base(base_url)?;
@@ -93,7 +93,7 @@ impl Client {
         self.get_within(REQUEST_TIMEOUT, path, query).await
     }
 
-    /// With another time limit than the usual one.
+    /// With another time limit than the default.
     async fn get_within<T: DeserializeOwned>(
         &self,
         limit: Duration,
@@ -188,7 +188,7 @@ fn parse_base(base_url: &str) -> Result<Url> {
     Ok(base)
 }
 
-/// The fields of a query that are there, as text.
+/// The fields of a query that are set, as text.
 fn pairs(query: &(impl Serialize + ?Sized)) -> Vec<(String, String)> {
     let Ok(Value::Object(fields)) = serde_json::to_value(query) else { return Vec::new() };
     fields

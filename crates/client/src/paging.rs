@@ -1,11 +1,11 @@
-//! Lists that come in pages, as one stream.
+//! Paged lists as one stream.
 
 use futures::stream::{self, Stream, TryStreamExt};
 
 use crate::Result;
 
-/// The rows of page after page. `page` is asked with where to go on (None at first) and answers some
-/// rows, and where to go on, if anywhere. A page is asked for when the one before is used up.
+/// The rows of all pages. `page` is called with the cursor (None at first) and returns some rows and the next
+/// cursor, if any. A page is requested when the previous one is used up.
 pub(crate) fn pages<T, C, F, Fut>(page: F) -> impl Stream<Item = Result<T>>
 where
     C: Clone,

@@ -50,7 +50,7 @@ impl Client {
         })
     }
 
-    /// One page of the registered processes, each once with sums over its hosts.
+    /// One page of the registered processes, each once with totals over its hosts.
     pub async fn process_groups(&self, query: &GroupQuery) -> Result<GroupPage> {
         self.get(&["processes", "groups"], query).await
     }
@@ -102,7 +102,7 @@ impl Client {
         Ok(history.revisions)
     }
 
-    /// What a process used on a host.
+    /// The resource use of a process on a host.
     pub async fn usage(&self, key: &ProcessKey, query: &UsageQuery) -> Result<UsageView> {
         self.get(&["processes", key.namespace.as_str(), key.name.as_str(), "usage"], query).await
     }

@@ -20,7 +20,7 @@ pub struct WholeTask {
 }
 
 impl Client {
-    /// Asks for an operation. With a key, the same request may be sent again without being done twice.
+    /// Submits an operation. With a key, the same request may be repeated without being executed twice.
     pub async fn operate(&self, operation: &OperationRequest, idempotency_key: Option<&str>) -> Result<Accepted> {
         let mut request = self.request(Method::POST, self.url(&["operations"], NOTHING)).json(operation);
         if let Some(key) = idempotency_key {
@@ -42,7 +42,7 @@ impl Client {
         })
     }
 
-    /// How far a task is.
+    /// The progress of a task.
     pub async fn task(&self, id: TaskId) -> Result<TaskView> {
         self.get(&["tasks", &id.to_string()], NOTHING).await
     }
@@ -70,17 +70,17 @@ impl Client {
         Ok(WholeTask { task, targets: self.all_task_targets(id, query).try_collect().await? })
     }
 
-    /// Ends what has not begun, and has agents give up what has.
+    /// Ends what has not begun, and has agents abort what has.
     pub async fn cancel_task(&self, id: TaskId) -> Result<TaskView> {
         self.steer(id, "cancel").await
     }
 
-    /// Releases nothing further of a rolling task until it is resumed.
+    /// Releases no further targets of a rolling task until it is resumed.
     pub async fn pause_task(&self, id: TaskId) -> Result<TaskView> {
         self.steer(id, "pause").await
     }
 
-    /// Lets a rolling task go on after its canary, or after a pause.
+    /// Resumes a rolling task after its canary, or after a pause.
     pub async fn resume_task(&self, id: TaskId) -> Result<TaskView> {
         self.steer(id, "resume").await
     }

@@ -46,7 +46,7 @@ impl ConfigFile {
 }
 
 impl Entry {
-    /// Why the value cannot be one of this flag, whatever its parser says.
+    /// Why the value is invalid for this flag, even if its parser accepts it.
     pub(crate) fn mismatch(&self, arg: &Arg) -> Option<String> {
         let is_many = matches!(arg.get_action(), clap::ArgAction::Append) || arg.get_value_delimiter().is_some();
         match &self.value {
@@ -63,7 +63,7 @@ impl Entry {
         }
     }
 
-    /// As they would be typed. `=` keeps a value that begins with a dash from being a flag.
+    /// As they would be typed. With `=`, a value that begins with a dash is not taken for a flag.
     pub(crate) fn arguments(&self, arg: &Arg) -> Vec<OsString> {
         let long = arg.get_long().unwrap_or_default();
         let typed = |value: &Value| scalar(value).map(|text| OsString::from(format!("--{long}={text}")));

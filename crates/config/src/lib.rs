@@ -1,9 +1,9 @@
 //! One configuration file for a program whose settings are flags.
 //!
-//! Promised: every flag of the program has a key, its long name with `_` for `-`, and nothing else has one; a value is
-//! checked by the parser of its flag; a flag goes before its environment variable, that before the file, and the file
-//! before the default. An unknown key is an error that names the key that was probably meant. Absent: what the
-//! settings mean, and sections: the keys are few.
+//! Promised: every flag of the program has a key, its long name with `_` for `-`, and there are no other keys; a
+//! value is checked by the parser of its flag; a flag overrides its environment variable, which overrides the file,
+//! which overrides the default. An unknown key is an error that suggests the key that was probably meant. Absent:
+//! what the settings mean, and sections: the keys are few.
 //!
 //! Start at [`Layers::read`].
 
@@ -19,7 +19,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use file::{ConfigFile, Entry};
 
-/// What keeps a configuration from being used.
+/// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("cannot read the configuration {}", path.display())]
@@ -27,7 +27,7 @@ pub enum ConfigError {
     /// One line for each mistake.
     #[error("{}", lines.join("\n"))]
     Mistakes { lines: Vec<String> },
-    /// What clap says, which it prints by itself.
+    /// An error of clap, which prints it itself.
     #[error("{0}")]
     Usage(Box<clap::Error>),
 }
@@ -36,19 +36,19 @@ pub enum ConfigError {
 #[derive(Clone, Debug)]
 pub struct Program {
     pub command: Command,
-    /// The way to the sub-command whose arguments are settings; empty where the program itself has them.
+    /// The path to the sub-command whose arguments are settings; empty if the program itself has them.
     pub subcommand: &'static [&'static str],
-    /// Arguments (by id) of the whole program that are settings, too.
+    /// Global arguments (by id) that are settings, too.
     pub with: &'static [&'static str],
-    /// Arguments that are none: which file to read, and what is a secret or for one start alone.
+    /// Arguments that are not settings: which file to read, secrets, and what is for one start only.
     pub without: &'static [&'static str],
     /// The argument that names the file.
     pub file: &'static str,
-    /// What is read where it names none, if it is there.
+    /// The default file, if it exists.
     pub default_file: PathBuf,
 }
 
-/// Where a setting has its value from.
+/// Where the value of a setting comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     Flag,
@@ -68,33 +68,33 @@ impl fmt::Display for Source {
     }
 }
 
-/// Stands for the value of a flag whose value in the environment `--help` does not show either.
+/// Replaces a value that `--help` hides in the environment, too.
 const HIDDEN: &str = "(hidden)";
 
-/// One setting as it counts.
+/// One effective setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     pub key: String,
-    /// None where nothing is set, and the program decides. A secret is not here.
+    /// None if nothing is set, and the program decides. Never a secret.
     pub value: Option<String>,
     pub source: Source,
 }
 
-/// Flags, environment, file and defaults, one over the other.
+/// Flags, environment, file and defaults, layered.
 #[derive(Clone, Debug)]
 pub struct Layers {
     /// All of them, parsed.
     pub matches: ArgMatches,
-    /// None where there is no file.
+    /// None if there is no file.
     pub file: Option<PathBuf>,
     pub settings: Vec<Setting>,
 }
 
 impl Layers {
-    /// `arguments` begin with the name of the program, as the operating system gives them.
+    /// `arguments` begin with the name of the program, as the operating system passes them.
     pub fn read(program: &Program, arguments: &[OsString]) -> Result<Self, ConfigError> {
         let usage = |error| ConfigError::Usage(Box::new(error));
-        // What the file has to say is not there yet.
+        // The file has not been read yet.
         let given = lenient(&program.command).try_get_matches_from(arguments).map_err(usage)?;
         let given = program.part(&given);
         let file = program.open(given)?;
@@ -107,7 +107,7 @@ impl Layers {
                 }
             }
         }
-        // Where the arguments of the sub-command, or those of the program, are expected.
+        // Where the arguments of the sub-command, or the global ones, are expected.
         let at = if program.subcommand.is_empty() { 1.min(arguments.len()) } else { arguments.len() };
         let all = [&arguments[..at], &added, &arguments[at..]].concat();
         let matches = program.command.clone().try_get_matches_from(&all).map_err(usage)?;
@@ -150,7 +150,7 @@ impl Program {
         all
     }
 
-    /// A file that is named must be there; the usual one need not.
+    /// A file that was named must exist; the default one need not.
     fn open(&self, given: &ArgMatches) -> Result<Option<ConfigFile>, ConfigError> {
         let named = given.try_get_one::<PathBuf>(self.file).ok().flatten();
         let path = named.unwrap_or(&self.default_file);
@@ -164,7 +164,7 @@ impl Program {
         }
     }
 
-    /// All mistakes at once: keys that nobody knows, and values that their flags refuse.
+    /// All mistakes at once: unknown keys, and values that their flags refuse.
     fn check(&self, file: &ConfigFile) -> Result<(), ConfigError> {
         let known = self.arguments();
         let mut lines = Vec::new();
@@ -181,7 +181,7 @@ impl Program {
         if lines.is_empty() { Ok(()) } else { Err(ConfigError::Mistakes { lines }) }
     }
 
-    /// What the parser of the flag says about the value. What it has to do with others is not asked here.
+    /// What the flag's parser says about the value. Conflicts with others are not checked here.
     fn refused(&self, arg: &Arg, entry: &Entry) -> Option<String> {
         let way = std::iter::once("check").chain(self.subcommand.iter().copied()).map(OsString::from);
         let line: Vec<OsString> = way.chain(entry.arguments(arg)).collect();
@@ -252,7 +252,7 @@ fn unknown(key: &str, known: &[&Arg]) -> String {
     }
 }
 
-/// How many letters have to be changed, added or removed.
+/// The edit distance.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

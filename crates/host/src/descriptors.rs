@@ -23,7 +23,7 @@ pub fn raise() -> Option<u64> {
         match tried.find(Result::is_ok) {
             Some(_) => Some(limit),
             None => {
-                tracing::debug!(limit = ?limit.current, "the limit of open descriptors stays as it is");
+                tracing::debug!(limit = ?limit.current, "cannot raise the descriptor limit");
                 None
             }
         }
@@ -36,7 +36,7 @@ pub fn restore() {
     if let Some(limit) = for_commands()
         && let Err(error) = setrlimit(Resource::Nofile, limit)
     {
-        tracing::debug!(%error, "the limit of open descriptors stays raised");
+        tracing::debug!(%error, "cannot lower the descriptor limit again");
     }
 }
 

@@ -36,7 +36,7 @@ impl UserRights {
     /// Runs `work` on this thread with these permissions. An error is a human-readable reason why they could not be
     /// assumed. `work` must not start a process or a thread.
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> Result<T, String> {
-        let failed = |error| format!("the rights of user '{}' cannot be taken: {error}", self.0.name);
+        let failed = |error| format!("cannot assume the rights of user '{}': {error}", self.0.name);
         as_account(&self.0, work).map_err(failed)
     }
 }

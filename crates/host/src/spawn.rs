@@ -378,7 +378,7 @@ fn reason(step: Step, error: &io::Error, user: &str, directory: &Path) -> String
     let directory = directory.display();
     match (step, errno) {
         (Step::Hold, _) => "it was no longer wanted".to_owned(),
-        (Step::Session, _) => format!("the command gets no session of its own: {said}"),
+        (Step::Session, _) => format!("cannot start a new session for the command: {said}"),
         // Of us at the fork, or of the user when it is changed or at the exec: the limit strikes at
         // any of these places.
         (Step::Fork | Step::Identity | Step::Exec, libc::EAGAIN) => {

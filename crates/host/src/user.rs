@@ -40,7 +40,7 @@ impl Account {
         let user = find(name)?;
         let text = CString::new(name).map_err(|_| absent(name))?;
         let groups = getgrouplist(&text, user.gid)
-            .map_err(|errno| format!("the groups of user '{name}' cannot be looked up: {}", errno.desc()))?;
+            .map_err(|errno| format!("cannot look up the groups of user '{name}': {}", errno.desc()))?;
         Ok(Self {
             name: user.name,
             uid: user.uid.as_raw(),

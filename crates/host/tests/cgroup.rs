@@ -1,4 +1,4 @@
-//! Processes in leaf cgroups, by whatever method this machine offers, and without any.
+//! Processes in leaf cgroups, by every method that this machine offers, and without any.
 
 #![allow(clippy::unwrap_used, reason = "test code, outside of test functions")]
 
@@ -43,7 +43,7 @@ fn directory(world: &World, leaf: &Leaf) -> PathBuf {
     Path::new(detail.split([',', ';']).next().unwrap()).join(leaf.as_str())
 }
 
-/// Everywhere that a cgroup of ours might have been left.
+/// Every path where a cgroup of ours might have been left.
 fn left_of(world: &World) -> Vec<PathBuf> {
     let scope = directory(world, &Leaf::of("")).parent().unwrap().file_name().unwrap().to_owned();
     let mounted = std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten().map(|entry| entry.path());

@@ -1,4 +1,4 @@
-//! Commands that are known before they run, ended when they are not wanted, and found again.
+//! Commands that are known before they run, killed when they are not wanted, and found again.
 
 #![allow(clippy::disallowed_methods, reason = "each test waits for what it spawns")]
 
@@ -36,7 +36,7 @@ async fn a_held_command_does_nothing_before_it_is_let_go() {
     assert_eq!(numbers(&world.path("ran")), [life.pid], "the identity is that of the shell");
 }
 
-/// It shares the agent's memory until its exec: who could trace it as that user could read the agent.
+/// It shares the agent's memory until its exec: whoever could trace it as that user could read the agent.
 #[tokio::test]
 async fn a_held_command_does_not_have_its_user_before_it_is_let_go() {
     if !is_root() {
@@ -112,7 +112,7 @@ async fn a_command_that_is_no_longer_wanted_before_its_exec_is_ended_too() {
     let (hold, is_begun, let_go, ask) = hold();
     let running = tokio::spawn(async move { host.run_held(command, hold).await.0 });
     let life = is_begun.await.unwrap();
-    // Let go and not yet at its exec, as in a directory that hangs.
+    // Released but not yet at its exec, as in a directory that hangs.
     let child = rustix::process::Pid::from_raw(life.pid).unwrap();
     rustix::process::kill_process(child, rustix::process::Signal::STOP).unwrap();
     let_go.proceed();

@@ -1,4 +1,4 @@
-//! A host that lacks descriptors or processes. Alone in its program, whose limits it changes.
+//! A host that lacks descriptors or processes. In a program of its own, whose limits it changes.
 
 mod common;
 

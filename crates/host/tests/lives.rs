@@ -1,4 +1,4 @@
-//! The ends of lives, signals to them, their trees and what they use.
+//! Exits, signals, process trees and their usage.
 
 mod common;
 
@@ -42,7 +42,7 @@ async fn the_exit_code_of_a_daemon_is_seen() {
     assert_eq!(end_of(&world, &life).await, Some(Exit::Code(7)), "asked again");
 }
 
-/// Whoever reaps it frees its pid, however late we hear of that: its parent, or we ourselves.
+/// Whoever reaps it frees its pid, however late we hear of it: its parent, or we ourselves.
 #[tokio::test]
 async fn an_exit_comes_with_the_time_at_which_the_process_last_held_its_pid() {
     for is_child in [false, true] {

@@ -132,7 +132,7 @@ async fn workers_in_a_later_session_of_the_same_number_are_spared() {
 async fn who_holds_the_number_of_a_session_vouches_for_those_that_began_when_its_leader_was_dead() {
     let world = World::with_tracking(TrackingPreference::Descendants);
     let leaf = Leaf::of("remains:late");
-    // Each replaces its child now and then; an orphan of that has nothing but its session.
+    // Each replaces its child now and then; an orphan of that has only its session.
     let forks = "env -i /bin/sh -c 'while [ -p FIFO ]; do (/bin/sleep 1000 & echo $! >> LATE); read go < FIFO; done'";
     let (late, fifo) = (world.path("late.pids"), world.path("late.fifo"));
     let forks = forks.replace("LATE", &late.display().to_string()).replace("FIFO", &fifo.display().to_string());
@@ -177,7 +177,7 @@ async fn what_is_older_and_what_it_has_forked_since_is_never_touched() {
     for method in METHODS {
         let world = World::with_tracking(method);
         let leaf = Leaf::of("remains:elder");
-        // Forks anew all the time, so that some of what it has is younger than the other life.
+        // Forks all the time, so that some of its children are younger than the other life.
         let (elder, _) = started(&world, &leaf, "elder", "while :; do sleep 0.2; done").await;
         let begun = elder.start_ticks;
         let (life, workers) = loop {
@@ -285,7 +285,7 @@ async fn nobody_is_killed_for_being_a_child_of_an_agent_that_is_in_the_leaf() {
     std::fs::write(directory.join("cgroup.procs"), &us).unwrap();
     kill_main(&world, &life).await;
 
-    // Young, as an agent is that a start script has just started; and old, as one that was there before.
+    // Young, like an agent that a start script has just started; and old, like one that was there before.
     let all = Leftovers { since: 0, ..remains_of(&life) };
     let cleared = world.host.clear_leftovers(&leaf, &remains_of(&life), GRACE).await.unwrap();
     let again = world.host.clear_leftovers(&leaf, &all, GRACE).await.unwrap();
@@ -341,7 +341,7 @@ async fn what_commands_of_a_living_elder_have_started_is_spared_however_young_it
         let world = World::with_tracking(method);
         let leaf = Leaf::of("remains:orphans");
         let path = |name: &str| world.path(name).display().to_string();
-        // Each has a child that forks and ends: nobody of the elder's tree is the parent of what that has forked.
+        // Each has a child that forks and exits: nobody in the elder's tree is the parent of what that has forked.
         let text = format!("sleep 1000 & echo $! >> {}; echo $$ >> {}\n", path("late"), path("parents"));
         std::fs::write(world.path("parent.sh"), text).unwrap();
         let wait = format!("until [ -e {} ]; do sleep 0.01; done", path("go"));

@@ -54,9 +54,8 @@ fn cpu_ticks(pid: i32) -> (f64, f64) {
     (sum(11), sum(13))
 }
 
-/// Two samples of a life of which `busy` is the only one that works, with half a second of CPU time between them.
-/// Times are given, and the sample is compared with what the kernel has counted: how busy the machine is does
-/// not matter.
+/// Two samples of a life in which only `busy` works, with half a second of CPU time between them. Times are given,
+/// and the sample is compared with what the kernel has counted: how busy the machine is does not matter.
 async fn sample_of_busy(sampler: &mut Sampler, life: &Incarnation, busy: i32, begin: Duration) -> Sample {
     let earlier = cpu_ticks(busy).0;
     sampler.sample(life, begin).expect("it lives");
@@ -149,9 +148,9 @@ async fn memory_of_a_child_of_a_child_counts() {
     }
 }
 
-/// Nobody of the tree but its root lives when a sample is taken, so that only what the root has waited for
-/// can tell. Times are given, and CPU time is compared with what the kernel has counted: how busy the machine
-/// is does not matter.
+/// Only the root of the tree is alive when a sample is taken, so that only what the root has waited for can tell.
+/// Times are given, and CPU time is compared with what the kernel has counted: how busy the machine is does not
+/// matter.
 #[tokio::test]
 async fn children_that_come_and_go_between_samples_count() {
     for prefer in METHODS {

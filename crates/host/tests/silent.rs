@@ -1,4 +1,4 @@
-//! A process of the host holds the lock of its memory for ever, because it maps a file of a mount that hangs.
+//! A process of the host holds its memory lock for ever, because it maps a file of a mount that hangs.
 
 mod common;
 

@@ -1,8 +1,8 @@
-//! Who may do what where: classes of operations, scopes, roles, and what they amount to.
+//! Who may do what where: classes of operations, scopes, roles, and the permissions they add up to.
 //!
-//! Promised: a target is allowed exactly where one of the grants covers it; a spec may be registered where
-//! one of those also admits it; classes do not imply each other; more grants never allow less. Absent: who asks (an app, a user or both; the caller
-//! collects the grants of all that vouch for a call), and which class a call needs.
+//! Promised: a target is allowed exactly where one of the grants covers it; a spec may be registered where one of
+//! those also admits it; classes do not imply each other; more grants never allow less. Absent: who asks (an app, a
+//! user or both; the caller collects the grants of all that vouch for a call), and which class a call needs.
 
 mod bounds;
 mod person;
@@ -24,12 +24,12 @@ const SUBJECT_CHARS_MAX: usize = 128;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// Look: processes, hosts, tasks, events.
+    /// View processes, hosts, tasks and events.
     Read,
     /// Act on what is registered: start, stop, restart, reload, kill, manage, release.
     Operate,
-    /// Say what is to run: register, update, unregister, any operation that carries another spec than
-    /// the registered one.
+    /// Decide what runs: register, update, unregister, and any operation that carries another spec than the
+    /// registered one.
     Register,
     /// Set the limits of pools.
     Limits,
@@ -129,13 +129,13 @@ impl From<Classes> for Vec<Class> {
     }
 }
 
-/// Where a binding counts. As text: `everything`, `business:3`, `set:2`, `namespace:web`, `cloud:0`.
+/// Where a binding applies. As text: `everything`, `business:3`, `set:2`, `namespace:web`, `cloud:0`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Scope {
     Everything,
     Business(u64),
-    /// The businesses that belong to the set when the question is asked.
+    /// The businesses that belong to the set at the time of the check.
     BusinessSet(u64),
     Namespace(Namespace),
     Cloud(u32),
@@ -175,7 +175,7 @@ impl std::str::FromStr for Scope {
     }
 }
 
-/// Whom a binding is for. As text: `app:code`, `user:name`.
+/// Who a binding is for. As text: `app:code`, `user:name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Subject {
@@ -252,7 +252,7 @@ pub struct Role {
 }
 
 impl Role {
-    /// The roles that are always there and cannot be changed.
+    /// The built-in roles, which cannot be changed.
     pub fn built_in() -> [Self; 4] {
         use Class::{Limits, Operate, Read, Register};
         let role = |name: &str, classes: &[Class]| Self {
@@ -268,7 +268,7 @@ impl Role {
     }
 }
 
-/// What one binding gives: the classes of its role, in its scope; where it registers, within its bounds.
+/// What one binding grants: the classes of its role, in its scope; for registration, within its bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     pub classes: Classes,
@@ -276,8 +276,8 @@ pub struct Grant {
     pub bounds: Bounds,
 }
 
-/// Where something is done. A host that belongs to no business is in no business's scope; what
-/// concerns a host as a whole has no namespace; an agent id that nobody has is in no cloud area.
+/// Where something is done. A host without a business is in no business's scope; a host as a whole has no
+/// namespace; an unknown agent id is in no cloud area.
 #[derive(Clone, Copy, Debug)]
 pub struct AccessTarget<'a> {
     pub business: Option<u64>,
@@ -306,7 +306,7 @@ impl ScopeSet {
         !self.everywhere && self.businesses.is_empty() && self.namespaces.is_empty() && self.clouds.is_empty()
     }
 
-    /// The scopes that it is made of; a set of businesses counts as its members.
+    /// The scopes that it consists of; a set of businesses counts as its members.
     pub fn scopes(&self) -> Vec<Scope> {
         if self.everywhere {
             return vec![Scope::Everything];
@@ -327,7 +327,7 @@ impl ScopeSet {
     }
 }
 
-/// All that a caller may do, at one moment.
+/// Everything that a caller may do, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Permissions {
     scopes: [ScopeSet; Class::ALL.len()],
@@ -338,7 +338,7 @@ pub struct Permissions {
 }
 
 impl Permissions {
-    /// `sets` are the members of each business set; a set that is not there has none.
+    /// `sets` are the members of each business set; an unknown set has none.
     pub fn new<'a>(grants: impl IntoIterator<Item = &'a Grant>, sets: &BTreeMap<u64, BTreeSet<u64>>) -> Self {
         let mut permissions = Self::default();
         for grant in grants {
@@ -377,8 +377,8 @@ impl Permissions {
         self.scopes(class).contains(target)
     }
 
-    /// Where `register` is allowed only within bounds, with those. A target that some grant allows without bounds
-    /// is not here.
+    /// Where `register` is allowed only within bounds, and within which. Excludes targets that some grant allows
+    /// without bounds.
     pub fn bounded(&self) -> impl Iterator<Item = (Vec<Scope>, &Bounds)> {
         let free = self.unbounded.scopes();
         let rest = move |scopes: &ScopeSet| -> Vec<Scope> {
@@ -394,8 +394,8 @@ impl Permissions {
         self.unbounded.contains(target)
     }
 
-    /// Whether this spec may be registered there: one grant must allow `register` and admit the spec. Says what
-    /// is outside the first grant that covers the target.
+    /// Whether this spec may be registered there: one grant must allow `register` and admit the spec. The error
+    /// names what is outside the first grant that covers the target.
     pub fn admit(&self, target: &AccessTarget<'_>, spec: &Spec) -> Result<(), FieldError> {
         if self.registers_unbounded(target) {
             return Ok(());
@@ -410,7 +410,7 @@ impl Permissions {
         Err(outside.unwrap_or_else(|| FieldError::new("spec", messages::no_binding_allows_registering())))
     }
 
-    /// By a grant on everything; the sum of smaller scopes is never everywhere.
+    /// By a grant on everything; smaller scopes never add up to everywhere.
     pub fn allows_everywhere(&self, class: Class) -> bool {
         self.scopes(class).everywhere
     }

@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What happened to one target. The numbers are those of the original service.
+/// The result of one target. The numbers are those of the original service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub enum Code {
     Success,
     Handling,
     AgentAbsent,
-    /// Somebody took the operation back.
+    /// The operation was cancelled.
     Cancelled,
     /// A target of a rolling task that was never released.
     Skipped,

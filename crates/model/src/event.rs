@@ -1,8 +1,8 @@
-//! What happened, as it is told to people and to other systems.
+//! Events, as people and other systems see them.
 //!
-//! An event is made once, by an agent or by the server, and never changes. Its details are for
-//! programs, its content is a sentence for people. [`Event::gse_json`] is the form in which GSE
-//! gives the five events that both know.
+//! An event is created once, by an agent or by the server, and never changes. Its details are for programs, its
+//! content is a sentence for people. [`Event::gse_record`] is the format that GSE uses for the five events that both
+//! have.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,15 @@ use crate::{AgentId, FieldError, HostKey, Message, ProcessKey, messages};
 /// The detail that holds the id of a pool.
 pub const POOL_DETAIL: &str = "pool";
 
-/// The data id under which GSE reports process events where the process names no other.
+/// The data id under which GSE reports process events if the process has no other.
 pub const GSE_DATA_ID: i64 = 1_100_008;
 
-/// A sentence, perhaps with the last words of a command.
+/// A sentence, perhaps with the last output of a command.
 pub const EVENT_CONTENT_BYTES_MAX: usize = 4 * 1024;
-/// Of the details as JSON; room for the ranking of a large pool.
+/// Of the details as JSON; enough for the ranking of a large pool.
 pub const EVENT_DETAILS_BYTES_MAX: usize = 16 * 1024;
 pub const EVENT_DETAILS_MAX: usize = 32;
-/// Room for every legal name: 255 characters of four bytes.
+/// Enough for every legal name: 255 characters of four bytes.
 pub const EVENT_PROC_NAME_BYTES_MAX: usize = 1024;
 
 /// What kind of thing happened.
@@ -30,44 +30,44 @@ pub const EVENT_PROC_NAME_BYTES_MAX: usize = 1024;
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
-    /// A managed process was found dead and runs again.
+    /// A managed process was found dead and was restarted.
     RestartSucceeded,
     RestartFailed,
     /// Every restart failed; the process is no longer managed.
     CancelRestart,
     /// A process used more than its own limit allows.
     LimitExceeded,
-    /// A pool used more than its limit allows; the process is the one that had to go.
+    /// A pool used more than its limit allows; the process is the one that was evicted.
     PoolLimitExceeded,
     Started,
     Exited,
-    /// A running process was taken as the present life.
+    /// A running process was adopted.
     Adopted,
-    /// The main process was replaced by another, without our doing.
+    /// The main process was replaced by another one, not by us.
     PidChanged,
     HealthChanged,
-    /// A file of the configmap is not what it should be, or is again.
+    /// A file of the configmap differs from its checksum, or matches again.
     ConfigChanged,
-    /// A periodic run was due while the one before still ran.
+    /// A periodic run was due while the previous one was still running.
     ScheduleSkipped,
     FdWarning,
-    /// A pool is over its limit and something keeps it there, or soon will have effect.
+    /// A pool is over its limit and cannot get below it, or soon will be over.
     PoolWarning,
     AgentOnline,
     AgentOffline,
-    /// Events had to give way: an agent was without its server for too long, or sent more than its budget there.
+    /// Events were dropped: an agent was without its server for too long, or sent more than its budget.
     EventsDropped,
     /// Somebody on the host operated a process there, with or without the server.
     LocalOperation,
-    /// An agent was told something that its control plane did not sign, and did not do it.
+    /// An agent refused a message that its control plane had not signed.
     CommandRefused,
     /// The agent runs another version, which has proved itself.
     AgentUpgraded,
-    /// An upgrade of the agent was refused or failed; it runs the version that it ran before.
+    /// An upgrade of the agent was refused or failed; it still runs its previous version.
     AgentUpgradeFailed,
     /// A second copy of an agent's state directory tried to connect, and was refused.
     AgentCloned,
-    /// The clock of a host is off by more than operations and certificates tolerate, or is right again.
+    /// A host's clock is off by more than operations and certificates tolerate, or is right again.
     ClockOff,
 }
 
@@ -126,7 +126,7 @@ impl EventKind {
         }
     }
 
-    /// What GSE calls it; None for a kind that only we have.
+    /// GSE's name for it; None for a kind that only we have.
     pub fn gse_name(self) -> Option<&'static str> {
         match self {
             Self::RestartSucceeded => Some("process_restart_success"),
@@ -175,14 +175,13 @@ impl std::str::FromStr for EventKind {
 /// One thing that happened on one host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// Grows with every event of its agent, with gaps, and is never used twice; 0 for an event that
-    /// the server made.
+    /// Rises with every event of its agent, with gaps, and is never reused; 0 for an event of the server.
     pub sequence: u64,
     /// Unix milliseconds, by the clock of the host.
     pub at: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<ProcessKey>,
-    /// The executable's name, as the spec has it; empty where no process is concerned.
+    /// The executable's name, as in the spec; empty if no process is concerned.
     #[serde(default)]
     pub proc_name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -197,8 +196,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// The same event, small enough for every link and store: the content is cut, and details that
-    /// do not fit are left out whole, so that what is there can still be parsed.
+    /// The same event, small enough for every link and store: the content is truncated, and details that do not fit
+    /// are dropped as a whole, so that the rest can still be parsed.
     #[must_use]
     pub fn fitted(mut self) -> Self {
         self.content = self.content.fitted(EVENT_CONTENT_BYTES_MAX, "");
@@ -218,20 +217,20 @@ impl Event {
         self
     }
 
-    /// About as many bytes as it takes on a link.
+    /// Approximate size on a link, in bytes.
     pub fn weight(&self) -> usize {
         let details: usize = self.details.iter().map(|(name, value)| name.len() + value.len() + 8).sum();
         let process = self.process.as_ref().map_or(0, |key| key.namespace.as_str().len() + key.name.as_str().len());
         64 + self.content.bytes() + self.proc_name.len() + process + details
     }
 
-    /// The data id under which GSE reports it: that of the process where it has one.
+    /// The data id under which GSE reports it: the process's own, if it has one.
     pub fn gse_data_id(&self) -> i64 {
         self.report_id.filter(|id| *id > 0).unwrap_or(GSE_DATA_ID)
     }
 
-    /// One element of `data` in [`Self::gse_json`]. The group is the pool whose limit it is about, else the one of the
-    /// whole namespace.
+    /// The event as GSE reports it, one element of `data`; None for a kind that GSE does not have, and without a
+    /// process. The group is the pool whose limit it is about, otherwise that of the whole namespace.
     pub fn gse_record(&self, host: &HostKey, agent: &AgentId) -> Option<Value> {
         let (name, process) = (self.kind.gse_name()?, self.process.as_ref()?);
         let proc_name = if self.proc_name.is_empty() { process.name.as_str() } else { &self.proc_name };
@@ -249,12 +248,6 @@ impl Event {
                 "bk_agent_id": agent,
             },
         }))
-    }
-
-    /// The event as GSE reports it; None for a kind that GSE does not have, and without a process.
-    pub fn gse_json(&self, host: &HostKey, agent: &AgentId) -> Option<Value> {
-        let record = self.gse_record(host, agent)?;
-        Some(json!({ "data": [record], "data_id": self.gse_data_id() }))
     }
 }
 
@@ -276,7 +269,8 @@ mod tests {
     }
 
     fn gse(event: &Event) -> Option<Value> {
-        event.gse_json(&"0:127.0.0.1".parse().unwrap(), &"a-1".parse().unwrap())
+        let record = event.gse_record(&"0:127.0.0.1".parse().unwrap(), &"a-1".parse().unwrap())?;
+        Some(json!({ "data": [record], "data_id": event.gse_data_id() }))
     }
 
     /// The example of the GSE documents, word for word.
@@ -287,11 +281,11 @@ mod tests {
 
     #[test]
     fn the_documented_example_comes_out_with_the_agent_beside_it() {
-        let mut told = gse(&event(EventKind::RestartSucceeded)).unwrap();
+        let mut json = gse(&event(EventKind::RestartSucceeded)).unwrap();
 
-        let agent = told["data"][0]["dimension"].as_object_mut().unwrap().remove("bk_agent_id");
+        let agent = json["data"][0]["dimension"].as_object_mut().unwrap().remove("bk_agent_id");
         assert_eq!(agent, Some(json!("a-1")));
-        assert_eq!(told, serde_json::from_str::<Value>(DOCUMENTED).unwrap());
+        assert_eq!(json, serde_json::from_str::<Value>(DOCUMENTED).unwrap());
     }
 
     #[test]
@@ -309,11 +303,12 @@ mod tests {
 
     #[test]
     fn a_report_id_of_the_process_is_the_data_id() {
-        let told = |report_id| gse(&Event { report_id, ..event(EventKind::CancelRestart) }).unwrap()["data_id"].clone();
+        let data_id =
+            |report_id| gse(&Event { report_id, ..event(EventKind::CancelRestart) }).unwrap()["data_id"].clone();
 
-        assert_eq!(told(Some(9)), 9);
-        assert_eq!(told(Some(0)), GSE_DATA_ID);
-        assert_eq!(told(None), GSE_DATA_ID);
+        assert_eq!(data_id(Some(9)), 9);
+        assert_eq!(data_id(Some(0)), GSE_DATA_ID);
+        assert_eq!(data_id(None), GSE_DATA_ID);
     }
 
     #[test]

@@ -1,19 +1,19 @@
-//! The one shape of a validation error: which field, and what is wrong with it.
+//! The only form of a validation error: which field, and what is wrong with it.
 
 use crate::message::{Phrase, Sender};
 use crate::{Message, messages};
 
-/// A value from outside that does not fit; `field` is a path such as `hosts[3].ip`.
+/// An invalid value from outside; `field` is a path such as `hosts[3].ip`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
-    /// Empty where the caller knows the field and names it.
+    /// Empty if the caller knows the field and adds it.
     pub field: String,
     pub problem: Message,
 }
 
 impl std::error::Error for FieldError {}
 
-/// Before a phrase as JSON. No text of ours begins with it.
+/// Marks a phrase as JSON. None of our texts begins with it.
 const PHRASE_MARK: char = '\0';
 
 /// `{:#}` is for [`FieldError::message_of`].
@@ -33,8 +33,8 @@ impl FieldError {
         Self { field: field.into(), problem }
     }
 
-    /// What an error says that serde has passed on, by its `custom`, as something to display and nothing else. One of ours
-    /// keeps its id and arguments on this way.
+    /// The message of an error that passed through serde's `custom`, which keeps only its display form. Our own
+    /// errors keep their id and arguments this way.
     pub fn message_of(error: &impl std::fmt::Display) -> Message {
         let text = format!("{error:#}");
         let phrase = text.strip_prefix(PHRASE_MARK).and_then(|json| Phrase::from_json(json, Sender::Server));
@@ -44,12 +44,12 @@ impl FieldError {
         }
     }
 
-    /// With the field in front, in every language.
+    /// With the field in front, in all languages.
     pub fn message(&self) -> Message {
         if self.field.is_empty() { self.problem.clone() } else { messages::in_field(&self.field, self.problem.clone()) }
     }
 
-    /// The same error seen from one level further out: `ip` inside `hosts[3]` is `hosts[3].ip`.
+    /// The same error one level further out: `ip` inside `hosts[3]` is `hosts[3].ip`.
     #[must_use]
     pub fn inside(mut self, parent: &str) -> Self {
         self.field = match self.field.as_str() {
@@ -61,8 +61,8 @@ impl FieldError {
     }
 }
 
-/// Whether a character is not seen where it stands, or changes how others are read: controls, breaks of lines,
-/// directions of writing, joiners and tags. Text that people write for each other has none of them.
+/// Whether a character is invisible or changes how others are displayed: control characters, line breaks, text
+/// directions, joiners and tags. Text written for people contains none of them.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,

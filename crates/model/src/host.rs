@@ -1,4 +1,4 @@
-//! What names a host, and what its agent says about it.
+//! The identity of a host, and what its agent says about it.
 
 use std::net::IpAddr;
 
@@ -15,13 +15,13 @@ pub struct HostKey {
 }
 
 impl HostKey {
-    /// An IPv4 address that is written as an IPv6 one is the same address.
+    /// An IPv4-mapped IPv6 address is the IPv4 address.
     pub fn new(cloud: u32, supplier: u32, ip: IpAddr) -> Self {
         Self { cloud, supplier, ip: ip.to_canonical() }
     }
 }
 
-/// `cloud:ip`, the compatibility form of an agent id and the way people write a host.
+/// `cloud:ip`: the compatibility form of an agent id, and how people write a host.
 impl std::fmt::Display for HostKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}:{}", self.cloud, self.ip)
@@ -52,8 +52,7 @@ pub struct HostFacts {
     pub cpus: u32,
     pub memory_bytes: u64,
     pub agent_version: String,
-    /// The owner's policy file that is in force; empty where there is none and everything is allowed,
-    /// absent where an older agent does not tell.
+    /// The host policy file in force; empty if there is none and everything is allowed, absent from older agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
 }

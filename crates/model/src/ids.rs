@@ -1,4 +1,4 @@
-//! Identifiers that we give out.
+//! Identifiers that we generate.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl RelayId {
     }
 }
 
-/// One accepted call that works in the background. Clients treat the text as opaque.
+/// One accepted call that is carried out in the background. Clients treat the text as opaque.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(value_type = String, pattern = "^GSETASK:[0-9a-f]{32}$"))]
@@ -109,13 +109,13 @@ pub struct OperationId {
     pub task: TaskId,
     pub index: u32,
     pub attempt: u32,
-    /// On its host, the share of one instance (from 1); 0 is the whole.
+    /// The share of one instance (from 1) on its host; 0 is the whole.
     #[serde(default)]
     pub part: u32,
 }
 
 impl OperationId {
-    /// The first attempt. It must be the same whoever makes it: an agent knows it by this id.
+    /// The first attempt. Everyone must derive the same one: an agent knows it by this id.
     pub fn first(task: TaskId, index: u32) -> Self {
         Self { task, index, attempt: 1, part: 0 }
     }

@@ -1,10 +1,10 @@
-//! One life of a process. A pid alone is never an identity: the kernel gives pids out again.
+//! One life of a process. A pid alone is never an identity: the kernel reuses pids.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The kernel's name for the time since the last boot. Every life has it, so clones are cheap.
+/// The kernel's id for the time since the last boot. Every life has it, so clones are cheap.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(from = "String")]
 pub struct BootId(Arc<str>);
@@ -40,6 +40,6 @@ pub struct Incarnation {
     pub pid: i32,
     /// Clock ticks between boot and the start of the process.
     pub start_ticks: u64,
-    /// Inode of its pidfd, where the kernel gives every process its own (Linux 6.9 and later).
+    /// Inode of its pidfd, if the kernel gives every process its own (Linux 6.9 and later).
     pub pidfd_inode: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! What names a process: a namespace and a name inside it, unique on one host.
+//! The identity of a process: a namespace and a name inside it, unique on one host.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct Namespace(Arc<str>);
 #[serde(try_from = "String")]
 pub struct ProcessName(Arc<str>);
 
-/// Which process, on whatever host. Clones are cheap: an agent names a process in many places.
+/// Which process, on whatever host. Clones are cheap: an agent refers to a process in many places.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ProcessKey {
     pub namespace: Namespace,
@@ -47,8 +47,8 @@ impl ProcessName {
         Ok(Self(text.into()))
     }
 
-    /// A name from free text (a path, an index key) that need not obey the rules of names: kept as
-    /// it is where it does, else made legal, with a digest so that two texts never meet.
+    /// A name from free text (a path, an index key) that need not be a legal name: kept if it is one, otherwise
+    /// made legal, with a digest so that two texts never collide.
     pub fn from_free_text(text: &str) -> Self {
         if check_name("name", text).is_ok() {
             return Self(text.into());
@@ -81,8 +81,8 @@ impl ProcessKey {
 }
 
 impl Namespace {
-    /// As it is written before a '/' and a name: '/' as `%2F` and '%' as `%25`, so that `a/b` with `c` and `a` with
-    /// `b/c` are two. Both characters are legal in a namespace, and names of JOB's processes begin with '/'.
+    /// As written before a '/' and a name: '/' as `%2F` and '%' as `%25`, so that `a/b` with `c` and `a` with `b/c`
+    /// differ. Both characters are legal in a namespace, and names of JOB's processes begin with '/'.
     pub fn escaped(&self) -> Cow<'_, str> {
         if self.0.contains(['/', '%']) {
             return self.0.replace('%', "%25").replace('/', "%2F").into();

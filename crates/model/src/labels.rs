@@ -1,11 +1,11 @@
-//! What people and other systems say about a process, as pairs of text.
+//! Labels that people and other systems attach to a process.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize, Serializer};
 
 /// The labels of a process: each name once, with its value.
-// A list in order, because there are few of them on many processes: a map would take half a kilobyte for the first.
+// A sorted list, because there are few labels on many processes: a map would take half a kilobyte for the first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, String>))]
@@ -37,7 +37,7 @@ impl From<BTreeMap<String, String>> for Labels {
     }
 }
 
-/// Of several with one name the last counts.
+/// If a name is repeated, the last value wins.
 impl FromIterator<(String, String)> for Labels {
     fn from_iter<T: IntoIterator<Item = (String, String)>>(labels: T) -> Self {
         labels.into_iter().collect::<BTreeMap<String, String>>().into()

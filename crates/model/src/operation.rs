@@ -53,7 +53,7 @@ impl OperationKind {
         }
     }
 
-    /// How long it may take on a host at most, by the policy of `spec`.
+    /// The longest it may take on a host under the policy of `spec`.
     pub fn time_needed(self, spec: &Spec) -> Duration {
         let policy = &spec.policy;
         let command = policy.op_timeout.duration();
@@ -70,9 +70,9 @@ impl OperationKind {
         }
     }
 
-    /// The least that looking for a process, or waiting for its end, is given.
+    /// The least time given to finding a process, or to waiting for its exit.
     const SEEK_MIN: Duration = Duration::from_secs(5);
-    /// A look, and a version command where there is one.
+    /// A probe, and a version command if there is one.
     const STATUS: Duration = Duration::from_secs(10);
 
     /// Whether a spec that comes with the operation becomes the registered one.
@@ -96,7 +96,7 @@ impl std::str::FromStr for OperationKind {
     }
 }
 
-/// The final word on one target.
+/// The final result of one target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub code: Code,
@@ -118,7 +118,7 @@ pub struct Outcome {
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 const SNAPSHOTS_MAX: usize = 512;
-/// The word of GSE, in every language. An outcome carries it without an id: most outcomes are this one.
+/// GSE's word, in every language. It has no id, because most outcomes are this one.
 const SUCCESS: &str = "success";
 const CUT: &str = "\n... the rest was left out ...";
 
@@ -131,7 +131,7 @@ impl Outcome {
         Self { code, message, output: String::new(), managed, snapshot: None, instances: Vec::new() }
     }
 
-    /// Cut to what a link carries, and says so where something was left out.
+    /// Truncated to what a link carries, and marked if something was left out.
     #[must_use]
     pub fn fitted(mut self) -> Self {
         self.message = self.message.fitted(MESSAGE_BYTES_MAX, CUT);
@@ -177,20 +177,20 @@ mod tests {
         let outcome = Outcome::new(Code::AlreadyRunning, messages::process_runs_already(7), true);
         let json = serde_json::to_value(&outcome).unwrap();
 
-        assert_eq!(json["message"], "process 7 runs already");
+        assert_eq!(json["message"], "process 7 is already running");
         assert_eq!(json["phrase"], serde_json::json!({"id": "process_runs_already", "args": {"pid": "7"}}));
         assert_eq!(serde_json::from_value::<Outcome>(json.clone()).unwrap(), outcome);
         let mut of_before = json.clone();
         of_before.as_object_mut().unwrap().remove("phrase");
         assert_eq!(
             serde_json::from_value::<Outcome>(of_before).unwrap().message,
-            Message::foreign("process 7 runs already")
+            Message::foreign("process 7 is already running")
         );
         let mut of_later = json;
         of_later["phrase"]["id"] = "not_yet_known".into();
         assert_eq!(
             serde_json::from_value::<Outcome>(of_later).unwrap().message,
-            Message::foreign("process 7 runs already")
+            Message::foreign("process 7 is already running")
         );
     }
 }

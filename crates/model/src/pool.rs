@@ -21,7 +21,7 @@ impl PoolId {
     }
 }
 
-/// How a member's score is made from its usage.
+/// How a member's score is computed from its usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -38,19 +38,19 @@ pub struct PoolLimits {
     pub memory: Percent,
     pub cpu_weight: Weight,
     pub memory_weight: Weight,
-    /// Only tell who would have to go.
+    /// Only report who would be evicted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
 }
 
 impl PoolLimits {
-    /// One that does not is like no pool.
+    /// A pool that limits nothing is like no pool.
     pub fn limit_something(&self) -> bool {
         self.cpu.get() > 0.0 || self.memory.get() > 0.0
     }
 }
 
-/// In a few words, for people.
+/// A short description for people.
 impl std::fmt::Display for PoolLimits {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let by = |weight: Weight| match weight {

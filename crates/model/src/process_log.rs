@@ -1,24 +1,23 @@
 //! The end of a process's own log, as its host reads it.
 //!
-//! Promised: a tail has at most [`LOG_BYTES_MAX`] bytes, and says where in which file it ends, so that whoever has it
-//! can ask for what was written since. Absent: how it is read, which is the agent's, and who may, which is the
-//! server's.
+//! Promised: a tail has at most [`LOG_BYTES_MAX`] bytes and says where in which file it ends, so that its reader
+//! can ask for what was written since. Absent: how it is read (the agent) and who may read it (the server).
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::{FieldError, messages};
 
-/// Of one answer: with its path it is a frame below 64 KiB, from where on frames share a budget of memory.
+/// Of one answer: with its path, it fits a frame below 64 KiB, above which frames share a memory budget.
 pub const LOG_BYTES_MAX: usize = 60 * 1024;
-/// That may be asked for.
+/// Lines that may be requested.
 pub const LOG_LINES_MAX: u32 = 2000;
 pub const LOG_LINES: u32 = 200;
 
-/// How far somebody has read a log.
+/// A reader's position in a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LogPosition {
-    /// Another one where the log was rotated.
+    /// Changes when the log is rotated.
     pub file: u64,
     pub offset: u64,
 }
@@ -41,12 +40,12 @@ impl FromStr for LogPosition {
     }
 }
 
-/// What is wanted of a log.
+/// What to read of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LogQuery {
-    /// The last so many, from 1 to [`LOG_LINES_MAX`].
+    /// The last lines, from 1 to [`LOG_LINES_MAX`].
     pub lines: u32,
-    /// Only what was written since. In another file than this one everything is new.
+    /// Only what was written since. In another file than this one, everything is new.
     pub since: Option<LogPosition>,
 }
 
@@ -66,14 +65,14 @@ pub enum LogState {
     Missing,
     /// The user of the process may not read it.
     Denied,
-    /// A FIFO, a device, a directory without a log, or a link that somebody else has made.
+    /// A FIFO, a device, a directory without a log, or a link made by somebody else.
     NotALog,
     /// The policy of the host's owner forbids it.
     Forbidden,
     Unreadable,
     /// The host does not know the process.
     NotRegistered,
-    /// The host reads as many logs as it may: to be asked again.
+    /// The host already reads as many logs as it may: ask again.
     Busy,
 }
 
@@ -95,11 +94,11 @@ impl LogState {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogTail {
     pub state: LogState,
-    /// The file that was read, or that could not be.
+    /// The file that was read, or could not be.
     pub path: String,
     /// Why it could not be, for people.
     pub problem: String,
-    /// As they are in the file, in whatever encoding.
+    /// As in the file, in whatever encoding.
     pub bytes: Vec<u8>,
     /// Where the bytes end.
     pub end: LogPosition,
@@ -107,9 +106,9 @@ pub struct LogTail {
     pub size: u64,
     /// When it was last written, in Unix seconds of the host's clock.
     pub modified_at: i64,
-    /// The bytes do not follow those of the position that was asked for: the file is another one, or was truncated.
+    /// The bytes do not continue from the requested position: the file was replaced or truncated.
     pub restarted: bool,
-    /// What was written since that position and is left out here, in bytes.
+    /// Bytes written since that position that are left out here.
     pub skipped: u64,
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Incarnation, Message, messages};
 
-/// The answer to "is it there?".
+/// The result of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe {
     Running(Incarnation),
@@ -13,17 +13,17 @@ pub enum Probe {
         pid: i32,
         reason: Message,
     },
-    /// Not there, with the reason for people: `no pid file /run/x.pid`.
+    /// Not running, with the reason for people: `no pid file /run/x.pid`.
     Absent(Message),
-    /// It cannot be told whether it is there, with the reason for people: `pid file /run/x.pid cannot be read`.
+    /// Unclear whether it is running, with the reason for people: `pid file /run/x.pid cannot be read`.
     Unclear {
         reason: Message,
-        /// The life that the pid file names, where only the age of the file is in doubt.
+        /// The life that the pid file names, if only the age of the file is in doubt.
         named: Option<Incarnation>,
     },
 }
 
-/// How a process ended, where the kernel tells.
+/// How a process exited, if the kernel says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {
@@ -54,19 +54,19 @@ impl std::fmt::Display for Exit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandResult {
     Exited(Exit),
-    /// Killed with its tree when its time was over.
+    /// Killed with its tree on timeout.
     TimedOut,
     /// Killed with its tree, because it was no longer wanted.
     Cancelled,
-    /// It ended, and nobody could see how: the agent was away, and the kernel does not tell.
+    /// It exited, but nobody saw how: the agent was away, and the kernel does not say.
     ExitUnknown,
-    /// Never ran, because too many others did; it may be tried again soon.
+    /// Never ran, because too many others did; may be retried soon.
     NoSlot,
     /// Never ran, with the reason: unknown user, missing setup_path, no more processes.
     NotStarted(String),
 }
 
-/// The end of a command: how, and what it printed (bounded, head and tail).
+/// The exit of a command: how, and its output (bounded, head and tail).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandExit {
     pub result: CommandResult,

@@ -11,17 +11,17 @@ use crate::field::{FieldError, check_text, text_type};
 use crate::{Labels, Message, messages};
 
 const PATH_BYTES_MAX: usize = 4096;
-/// The kernel takes at most 128 KiB in one argument of exec, and a command line is one argument.
+/// The kernel allows at most 128 KiB per argument of exec, and a command line is one argument.
 const COMMAND_BYTES_MAX: usize = 128 * 1024 - 1;
-/// Stands for the number of an instance in paths and commands.
+/// Placeholder for the number of an instance in paths and commands.
 const INSTANCE: &str = "{instance}";
 const INSTANCES_MAX: u32 = 256;
 /// Of a spec as JSON. Seven commands of the largest size fit.
 pub const SPEC_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// A label of a few bytes takes a hundred in memory, so their number has a bound of its own.
+/// A label of a few bytes takes a hundred in memory, so their number has its own limit.
 pub const LABELS_MAX: usize = 64;
 const SECONDS_MAX: u32 = 7 * 24 * 3600;
-/// A yearly run fits, in a leap year too.
+/// Allows a yearly run, even in a leap year.
 const PERIOD_SECONDS_MAX: u32 = 366 * 24 * 3600;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,24 +42,24 @@ pub struct Spec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Identity {
-    /// Base name of its executable, or of its script where an interpreter runs it.
+    /// Base name of its executable, or of its script if it is run by an interpreter.
     pub proc_name: ProcName,
     /// Working directory of every command.
     pub setup_path: AbsolutePath,
     /// Its pid file; a directory stands for `<pid_path>/<proc_name>.pid`.
     pub pid_path: AbsolutePath,
-    /// Kept and shown; nothing is read there.
+    /// Stored and shown; nothing is read there.
     pub config_path: Option<UncheckedPath>,
-    /// Where it writes its log, relative to `setup_path` if need be; a directory stands for `<log_path>/<proc_name>.log`
-    /// or else for the `.log` file in it that was written last.
+    /// Where it writes its log, relative to `setup_path` if need be; a directory stands for
+    /// `<log_path>/<proc_name>.log`, or otherwise for the most recently written `.log` file in it.
     pub log_path: Option<UncheckedPath>,
     pub user: UserName,
     pub index_key: String,
 }
 
 impl Identity {
-    /// Whether they tell of two processes: another pid file, or another program.
-    pub fn is_elsewhere(&self, other: &Self) -> bool {
+    /// Whether they describe two different processes: another pid file, or another program.
+    pub fn is_other_process(&self, other: &Self) -> bool {
         (&self.pid_path, &self.proc_name) != (&other.pid_path, &other.proc_name)
     }
 }
@@ -101,21 +101,21 @@ pub struct Policy {
     /// Period of a periodic process without a crontab rule.
     pub cycle: Option<Period>,
     pub instances: u32,
-    /// JOB's start_check_end_time: where it is later than `start_check`, the process is checked again then.
+    /// JOB's start_check_end_time: if later than `start_check`, the process is checked again then.
     pub start_check_end: Option<Seconds>,
     #[serde(default)]
     pub health: HealthPolicy,
 }
 
-/// When the health command is run and when its word counts.
+/// When the health command runs and how its results count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct HealthPolicy {
     pub interval: Seconds,
     pub timeout: Seconds,
-    /// So many failures in a row make a process unhealthy.
+    /// Consecutive failures that make a process unhealthy.
     pub failures: u32,
-    /// After a start nothing is asked for this long.
+    /// How long the health command is not run after a start.
     pub grace: Seconds,
 }
 
@@ -148,7 +148,7 @@ impl Policy {
         }
     }
 
-    /// How long after its start command a process must stay alive: until the last check.
+    /// How long a process must stay alive after its start command: until the last check.
     pub fn last_start_check(&self) -> Seconds {
         self.start_check_end.map_or(self.start_check, |end| end.max(self.start_check))
     }
@@ -163,7 +163,7 @@ impl Policy {
         self.crontab_rule.is_some() || self.cycle.is_some()
     }
 
-    /// Whether it is periodic and nothing says when it runs: it never would.
+    /// Whether it is periodic but nothing says when it runs: it never would.
     pub fn lacks_schedule(&self) -> bool {
         self.lifetime == Lifetime::Periodic && !self.has_schedule()
     }
@@ -181,7 +181,7 @@ pub enum Lifetime {
     Once,
 }
 
-/// Who it belongs to and what other systems call it; shown again, without effect here.
+/// Ownership and names in other systems; shown, without effect here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Ownership {
@@ -206,21 +206,16 @@ impl SpecHash {
     pub fn as_str(&self) -> &str {
         &self.0
     }
-
-    /// A hash read back from a store; it addresses a spec only if it was made by [`Spec::hash`].
-    pub fn from_stored(text: String) -> Self {
-        Self(text)
-    }
 }
 
 impl Spec {
-    /// The canonical JSON text: the same spec always gives the same text.
+    /// The canonical JSON text: the same spec always yields the same text.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a spec has only string keys and finite numbers")
     }
 
-    /// How many instances of it there are on a host. Several only where the pid file tells them
-    /// apart: without the placeholder they would be taken for one another.
+    /// Number of instances on a host. More than one only if the pid file distinguishes them: without the
+    /// placeholder they would be mistaken for each other.
     pub fn instances(&self) -> u32 {
         let tells_apart = self.identity.pid_path.as_str().contains(INSTANCE);
         if tells_apart { self.policy.instances.clamp(1, INSTANCES_MAX) } else { 1 }
@@ -263,7 +258,7 @@ impl Spec {
         Ok(spec)
     }
 
-    /// The spec itself, if it is not too large to travel.
+    /// The spec itself, unless it is too large to send.
     pub fn bounded(self) -> Result<Self, FieldError> {
         if self.labels.len() > LABELS_MAX {
             return Err(FieldError::new("labels", messages::more_entries_than(LABELS_MAX)));
@@ -304,7 +299,7 @@ impl AbsolutePath {
     }
 }
 
-/// A path that is not looked at when it is registered, so it may be relative.
+/// A path that is not checked at registration, so it may be relative.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(value_type = String))]
@@ -367,7 +362,7 @@ impl UserName {
     }
 }
 
-/// A line for the shell. It is passed on as it is; nothing is ever interpolated into it.
+/// A shell command line. It is passed on verbatim; nothing is ever interpolated into it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(value_type = String))]
@@ -419,9 +414,9 @@ impl CronRule {
     }
 }
 
-/// Whether there is a day on which the rule runs; every day has all hours and minutes. Within 28 years
-/// every date falls on every weekday, so nothing comes later that does not come by then. A search for
-/// the next run would go on to the year 5000.
+/// Whether there is a day on which the rule runs; every day has all hours and minutes. Within 28 years every date
+/// falls on every weekday, so a rule without a run by then never runs. A search for the next run would continue to
+/// the year 5000.
 fn has_occurrence(pattern: &croner::CronPattern) -> bool {
     use croner::Weekday::{Friday, Monday, Saturday, Sunday, Thursday, Tuesday, Wednesday};
     const WEEKDAYS: [croner::Weekday; 7] = [Sunday, Monday, Tuesday, Wednesday, Thursday, Friday, Saturday];
@@ -469,7 +464,7 @@ impl From<Percent> for f64 {
     }
 }
 
-/// How long something may take, at most a week.
+/// A duration of at most a week.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(maximum = 604800))]

@@ -1,15 +1,15 @@
-//! What an agent has, in a few bytes: so that two ends which have the same tell each other nothing.
+//! Hashes of what an agent has, so that two ends that agree send nothing.
 //!
-//! Promised: the bytes depend on nothing but the values, in no order, and are the same in every version: agents and
-//! servers of different versions compare them. A change of what is hashed needs another purpose, so that two versions which hash
-//! differently never agree, and send everything. Usage is not part of it. Absent: secrecy; whoever knows the values can make
-//! the hash, so a hash proves nothing about who holds them.
+//! Promised: the bytes depend only on the values, not on their order, and are the same in every version: agents and
+//! servers of different versions compare them. A change of what is hashed needs another purpose, so that two
+//! versions that hash differently never agree, and send everything. Usage is not included. Absent: secrecy; whoever
+//! knows the values can compute the hash, so a hash proves nothing about who holds them.
 
 use crate::{Namespace, PoolId, ProcessKey, Snapshot};
 
 const HASH_BYTES: usize = 16;
 
-/// What is hashed, and how; never given to anything else.
+/// What is hashed, and how; never reused for anything else.
 const PURPOSE_ASSIGNED: &[u8] = b"proctor assigned 1";
 const PURPOSE_OBSERVED: &[u8] = b"proctor observed 1";
 const PURPOSE_PROCESS: &[u8] = b"proctor process 1";
@@ -17,7 +17,7 @@ const PURPOSE_PROCESS: &[u8] = b"proctor process 1";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateHash([u8; HASH_BYTES]);
 
-/// What an agent says that it has when it opens a session.
+/// What an agent has, sent when it opens a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgentState {
     /// See [`StateHash::of_assigned`].
@@ -26,12 +26,12 @@ pub struct AgentState {
     pub observed: StateHash,
 }
 
-/// A process of a host with a number of 64 bits.
+/// A process of a host with a 64-bit number.
 type Numbered<'a> = (&'a str, &'a str, u64);
 
 impl StateHash {
-    /// Of everything that is registered on a host, by name and generation: processes, and the pools that limit something. (A
-    /// pool that limits nothing is to an agent like one that is no longer there.)
+    /// Of everything that is registered on a host, by name and generation: processes, and pools that limit
+    /// something. (To an agent, a pool that limits nothing is a deleted one.)
     pub fn of_assigned<'a>(
         processes: impl IntoIterator<Item = Numbered<'a>>,
         pools: impl IntoIterator<Item = Numbered<'a>>,
@@ -63,7 +63,7 @@ impl StateHash {
         hash.end()
     }
 
-    /// None for bytes that are no hash.
+    /// None for bytes that are not a hash.
     pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
@@ -94,8 +94,8 @@ impl PoolId {
 }
 
 impl Snapshot {
-    /// Of everything but usage with its command line, when it was reported, and whether the process is managed: that an
-    /// operation may have told since.
+    /// Of everything except usage and its command line, the time of the report, and whether the process is managed,
+    /// which an operation may have reported since.
     pub fn digest(&self) -> u64 {
         let Self {
             phase,
@@ -109,7 +109,7 @@ impl Snapshot {
             reported_at: _,
             restarts,
             reason,
-            // Says the same.
+            // Equivalent.
             reason_phrase: _,
             next_run_at,
             utc_offset_secs,
@@ -139,7 +139,7 @@ impl Hasher {
         Self(hasher)
     }
 
-    /// With its length, so that no two lists of texts look alike.
+    /// Length-prefixed, so that no two lists of texts look alike.
     fn text(&mut self, text: &str) {
         self.number(text.len() as u64);
         self.0.update(text.as_bytes());

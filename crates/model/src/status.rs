@@ -1,26 +1,26 @@
-//! What is seen of a process.
+//! The observed state of a process.
 
 use serde::{Deserialize, Serialize};
 
 use crate::message::known_phrase;
 use crate::{FieldError, Message, Phrase, messages};
 
-/// Where a process stands on its host.
+/// The phase of a process on its host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Not looked at yet since the agent started, or a look could not tell whether it runs.
+    /// Not probed yet since the agent started, or a probe could not tell whether it runs.
     #[default]
     Unknown,
     /// Not running, and nobody is about to start it.
     Stopped,
-    /// A start or restart is on its way.
+    /// A start or restart is in progress.
     Starting,
     Running,
-    /// A stop or kill is on its way.
+    /// A stop or kill is in progress.
     Stopping,
-    /// Dead and managed; the next start waits for its time.
+    /// Dead and managed; waiting for the next start.
     Waiting,
     /// Given up after the last retry; no longer managed.
     Failed,
@@ -58,7 +58,7 @@ impl std::fmt::Display for Phase {
     }
 }
 
-/// Resource use and kernel facts of one running process.
+/// Resource use and kernel data of one running process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Usage {
@@ -75,17 +75,17 @@ pub struct Usage {
     pub user_ticks: u64,
     pub system_ticks: u64,
     pub elapsed_secs: u64,
-    /// Open descriptors of the process and its descendants, where the agent may look.
+    /// Open descriptors of the process and its descendants, as far as the agent may look.
     #[serde(default)]
     pub fds: u64,
 }
 
-/// How the reason of a process begins that was ended for exceeding a limit of its own or of its pool.
+/// Prefix of the reason of a process that was evicted for exceeding a limit of its own or of its pool.
 pub const EVICTED_REASON: &str = "ended for its use of ";
 /// The ids of such reasons.
 const EVICTED_IDS: [&str; 2] = ["ended_over_limit", "ended_over_pool_limit"];
 
-/// What a snapshot carries of one text. A reason may be what a command printed.
+/// The longest text of a snapshot. A reason may be the output of a command.
 const TEXT_BYTES_MAX: usize = 1024;
 const COMMAND_LINE_BYTES_MAX: usize = 4096;
 
@@ -100,19 +100,19 @@ pub struct Snapshot {
     pub usage: Usage,
     pub version: String,
     pub health: String,
-    /// Times in Unix seconds; 0 where it never happened.
+    /// Times in Unix seconds; 0 for never.
     pub started_at: i64,
     pub registered_at: i64,
     pub reported_at: i64,
     /// Starts by supervision since the last operation or stable run.
     pub restarts: u32,
-    /// Why it is not running, where that is known, in English.
+    /// Why it is not running, if known, in English.
     pub reason: String,
-    /// The same as an entry of the catalogue of messages; absent where it is none, as from agents of earlier versions.
+    /// The same as an entry of the message catalogue; absent if it is none, as from agents of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known_phrase")]
     #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
     pub reason_phrase: Option<Phrase>,
-    /// When a periodic process runs next, in Unix seconds; 0 where it does not.
+    /// The next run of a periodic process, in Unix seconds; 0 if it is not periodic.
     #[serde(default)]
     pub next_run_at: i64,
     /// The host's offset from UTC.
@@ -120,7 +120,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Ended for exceeding a limit, and waits for its next start.
+    /// Evicted for exceeding a limit; waiting for its next start.
     pub fn is_evicted(&self) -> bool {
         let id = self.reason_phrase.as_ref().map(Phrase::id);
         let is_reason = match id {
@@ -138,7 +138,7 @@ impl Snapshot {
         (self.reason, self.reason_phrase) = reason.into_parts();
     }
 
-    /// With its texts cut to what a link carries.
+    /// With its texts truncated to what a link carries.
     #[must_use]
     pub fn fitted(mut self) -> Self {
         for text in [&mut self.version, &mut self.health, &mut self.usage.state] {

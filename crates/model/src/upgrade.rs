@@ -1,7 +1,7 @@
-//! Versions of agents, and how far an upgrade has come.
+//! Versions of agents, and the steps of an upgrade.
 //!
-//! Promised: versions compare as people expect (numbers by their value, a pre-release before its release); the mark by
-//! which the version of a program is known without running it. Absent: the programs.
+//! Promised: versions compare as people expect (numbers by value, a pre-release before its release); the mark that
+//! tells a program's version without running it. Absent: the programs.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -11,25 +11,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::{FieldError, messages};
 
-/// Stands before the version in every agent program, which ends with a NUL.
+/// Precedes the version in every agent program; the version ends with a NUL.
 pub const BUILD_MARK: &str = "proctor-agent build, version ";
-/// Of the text of a version.
+/// Length of a version.
 pub const VERSION_BYTES_MAX: usize = 64;
 
-/// How far an upgrade of an agent has come.
+/// The step of an agent upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UpgradeStep {
-    /// The new program is on its way.
+    /// The new program is being fetched.
     Fetching,
-    /// The new program runs and has to prove itself.
+    /// The new program runs on trial.
     Trying,
     Done,
-    /// The agent runs the version that it ran before.
+    /// The agent runs its previous version.
     Failed,
 }
 
-/// A version such as `1.4.0` or `1.4.0-rc.2`; what follows a `+` does not count.
+/// A version such as `1.4.0` or `1.4.0-rc.2`; what follows a `+` is ignored.
 #[derive(Clone, Debug)]
 pub struct AgentVersion {
     text: String,
@@ -38,7 +38,7 @@ pub struct AgentVersion {
     before: Vec<Part>,
 }
 
-/// In the order of semantic versions: numbers come before words.
+/// In semantic-version order: numbers before words.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Number(u64),

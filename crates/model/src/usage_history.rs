@@ -1,8 +1,7 @@
-//! What a process used over time, as its host keeps it.
+//! A process's resource use over time, as its host records it.
 //!
-//! Promised: points are in the order of their time and at most [`UsageRange::points_max`]; shares are percent of the
-//! whole machine, from 0 to 100. A point covers one step from its time on. Absent: how it is recorded, which is the
-//! agent's.
+//! Promised: points are in order of time and at most [`UsageRange::points_max`]; shares are percent of the whole
+//! machine, from 0 to 100. A point covers one step from its time on. Absent: how it is recorded (the agent).
 
 use std::fmt;
 use std::str::FromStr;
@@ -38,7 +37,7 @@ impl UsageRange {
         }
     }
 
-    /// With the step that is not over yet.
+    /// Including the current step.
     pub const fn points_max(self) -> usize {
         (self.seconds() / self.step_min()) as usize + 1
     }
@@ -69,14 +68,14 @@ impl FromStr for UsageRange {
 /// One resource within one step, in percent of the whole machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// Not kept for the last hour.
+    /// Not recorded for the last hour.
     pub min: Option<f32>,
     pub avg: f32,
     pub max: f32,
 }
 
 impl Spread {
-    /// Whether the numbers can be a share of something.
+    /// Whether the numbers are valid shares.
     pub fn is_sound(&self) -> bool {
         let is_share = |number: f32| (0.0..=100.0).contains(&number);
         let min = self.min.unwrap_or(self.avg);
@@ -94,12 +93,12 @@ pub struct UsagePoint {
     pub restarted: bool,
 }
 
-/// Whether there can be points at all.
+/// Whether there can be any points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UsageKept {
     #[default]
     Kept,
-    /// The host has more processes than its agent keeps the usage of.
+    /// The host has more processes than its agent records.
     NotKept,
     /// The host does not know the process.
     NotRegistered,
@@ -109,7 +108,7 @@ pub enum UsageKept {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UsageHistory {
     pub kept: UsageKept,
-    /// Seconds from one point to the next where none is missing.
+    /// Seconds between points if none is missing.
     pub step_secs: u32,
     pub points: Vec<UsagePoint>,
 }

@@ -1,10 +1,10 @@
-//! What a handshake of an agent costs the server: a full one beside a resumed one, over memory, in one run.
+//! Benchmarks the server's cost of an agent's handshake: full against resumed, in memory, in one run.
 //!
 //! ```text
 //! cargo run --release -p proctor-pki --example handshake_cost
 //! ```
 //!
-//! Only the time inside the server's half of TLS is counted; the store, sockets and the session that follows are not.
+//! Counts only the time inside the server's half of TLS, not the store, sockets or the session that follows.
 
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "it measures, and whatever is unexpected ends it")]
 
@@ -32,7 +32,7 @@ fn main() {
     let client = || session_config(authority.certificate_pem(), &pem, &key).unwrap();
     let (without, with) = (Arc::new(client()), Arc::new(resuming(client())));
 
-    // Both at once, in turn: whatever else the machine does, it does to both.
+    // Both in turn, so that other load on the machine affects both alike.
     let (mut full, mut resumed) = (Duration::ZERO, Duration::ZERO);
     handshake(&resumable, &with);
     for _ in 0..ROUNDS {

@@ -30,7 +30,7 @@ impl AgentKey {
         self.0.serialize_pem()
     }
 
-    /// A request that proves possession of the key. It asks for no name: the authority decides.
+    /// A request that proves possession of the key. It requests no name: the authority decides.
     pub fn csr_der(&self) -> Result<Vec<u8>> {
         let mut params = CertificateParams::default();
         params.distinguished_name = common_name("proctor-agent");
@@ -60,13 +60,13 @@ impl fmt::Debug for AgentKey {
     }
 }
 
-/// Fingerprint of the key that a request proves to have, as [`AgentKey::fingerprint`] says it.
+/// Fingerprint of the key that a request proves to hold, as [`AgentKey::fingerprint`] prints it.
 pub fn requested_fingerprint(csr_der: &[u8]) -> Result<String> {
     Ok(sha256_hex(&requested_key(csr_der)?.subject_public_key_info()))
 }
 
-/// The public key of a request whose signature proves that the sender has the private one. Names
-/// and extensions that the request asks for are not even read.
+/// The public key of a request whose signature proves that the sender has the private one. Names and extensions in
+/// the request are not even read.
 pub(crate) fn requested_key(csr_der: &[u8]) -> Result<SubjectPublicKeyInfo> {
     let unreadable = PkiError::read("the certificate request");
     let request = match X509CertificationRequest::from_der(csr_der) {

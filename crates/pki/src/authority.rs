@@ -27,18 +27,18 @@ use crate::{PkiError, Result, SERVER_NAME};
 const DAY: Duration = Duration::from_hours(24);
 const AUTHORITY_LIFETIME: Duration = Duration::from_secs(20 * 365 * DAY.as_secs());
 const SERVER_LIFETIME: Duration = Duration::from_secs(365 * DAY.as_secs());
-/// A host whose clock is this much behind still believes a new certificate.
+/// Allowed clock skew: a host whose clock is this far behind still accepts a new certificate.
 const CLOCK_SKEW: Duration = Duration::from_hours(1);
 
-/// So that a signature of a file is none of a certificate: those begin with the byte 0x30.
+/// Domain separation: a signature of a file cannot pass as one of a certificate, which begins with the byte 0x30.
 const FILE_DOMAIN: &[u8] = b"proctor file v1\0";
 
-/// What must be kept, secretly, to be the same authority again.
+/// The secret state that must be stored to remain the same authority.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct AuthoritySecret {
     pub certificate_pem: String,
     pub key_pem: String,
-    /// The one that takes over; an older server does not read it, and goes on as if there were none.
+    /// The successor; an older server does not read it, and behaves as if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) successor: Option<SuccessorSecret>,
 }
@@ -80,11 +80,11 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Makes a new authority; [`Authority::load`] puts it to work.
+    /// Creates a new authority; [`Authority::load`] makes it usable.
     pub fn generate(now: Timestamp) -> Result<AuthoritySecret> {
         let key = generate_key()?;
         let mut params = params(now, AUTHORITY_LIFETIME)?;
-        // A name of its own, so that errors about a foreign authority are clear.
+        // A name of its own, so that errors about another authority are clear.
         params.distinguished_name = common_name(&format!("Proctor authority {}", hex(&random_bytes::<4>())));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -115,12 +115,12 @@ impl Authority {
         &self.certificate_pem
     }
 
-    /// How many certificates were signed since this authority was loaded; goes on counting.
+    /// How many certificates were signed since this authority was loaded.
     pub fn signed(&self) -> Arc<AtomicU64> {
         self.signed.clone()
     }
 
-    /// Counts there.
+    /// Counts signatures there from now on.
     pub(crate) fn counting(self, signed: &Arc<AtomicU64>) -> Self {
         Self { signed: signed.clone(), ..self }
     }
@@ -141,8 +141,8 @@ impl Authority {
         Ok((vec![certificate.into(), self.certificate.clone()], private_der(&key)))
     }
 
-    /// A certificate, in PEM, that says "the owner of the request's key is `agent`" and nothing
-    /// else of what the request contains.
+    /// A certificate, in PEM, that says "the owner of the request's key is `agent`" and contains nothing else from
+    /// the request.
     pub fn issue_agent(&self, csr_der: &[u8], agent: &AgentId, now: Timestamp, lifetime: Duration) -> Result<String> {
         let key = requested_key(csr_der)?;
         let mut params = params(now, lifetime)?;
@@ -152,8 +152,8 @@ impl Authority {
         Ok(self.sign("the certificate of an agent", params, &key)?.pem())
     }
 
-    /// A signature (ECDSA P-256 with SHA-256, DER) of a file with this digest, which [`verify_file`] checks with the
-    /// authority's certificate. Whatever the file holds, the signature is good for nothing else.
+    /// A signature (ECDSA P-256 with SHA-256, DER) of a file with this digest, which [`verify_file`] checks with
+    /// the authority's certificate. Whatever the file contains, the signature cannot be used for anything else.
     pub fn sign_file(&self, digest: &FileDigest) -> Result<Vec<u8>> {
         let signed = [FILE_DOMAIN, &digest.sha256].concat();
         SigningKey::sign(self.issuer.key(), &signed).map_err(|source| PkiError::Sign { what: "a file", source })
@@ -206,7 +206,7 @@ impl fmt::Debug for Authority {
     }
 }
 
-/// Validity and serial number; rcgen would make the number from the key, the same at each renewal.
+/// Validity and serial number; rcgen would derive the number from the key, the same at each renewal.
 pub(crate) fn params(now: Timestamp, lifetime: Duration) -> Result<CertificateParams> {
     let mut serial = random_bytes::<16>();
     serial[0] = serial[0] & 0x7f | 0x40;
@@ -260,7 +260,7 @@ mod tests {
         assert!(matches!(verified(&other, b"program"), Err(PkiError::Signature)));
     }
 
-    /// The file could be the inner part of a certificate, which would make its signature one of the certificate.
+    /// The file could be the inner part of a certificate, so that its signature would be valid for the certificate.
     #[test]
     fn the_signature_of_a_file_is_none_of_its_bytes() {
         let authority = authority();

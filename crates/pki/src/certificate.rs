@@ -10,11 +10,11 @@ use x509_parser::prelude::FromDer;
 
 use crate::{PkiError, Result};
 
-/// The agent's id in its certificate is a URI: this, then the id.
+/// The agent's id in its certificate is a URI: this prefix and the id.
 pub(crate) const AGENT_URI_PREFIX: &str = "proctor:agent:";
 
-/// Which agent a peer is. Give it what TLS has verified (`peer_certificates` of a connection): it
-/// reads and verifies nothing itself.
+/// Which agent a peer is. Pass what TLS has verified (`peer_certificates` of a connection): it verifies nothing
+/// itself.
 pub fn agent_of(certificates: &[CertificateDer<'_>]) -> Result<AgentId> {
     let certificate = parse(certificates.first().ok_or(PkiError::NoCertificate)?)?;
     let names = certificate
@@ -57,7 +57,7 @@ pub fn certificate_fingerprint(certificate_pem: &str) -> Result<String> {
     Ok(crate::secret::sha256_hex(&certificate_from_pem("a certificate", certificate_pem)?))
 }
 
-/// A host has one authority, or two while one takes over from the other; a chain is as short.
+/// A host has one authority, or two during a rotation; chains are as short.
 const CERTIFICATES_MAX: usize = 4;
 
 /// All certificates of a file, at least one.

@@ -1,6 +1,6 @@
 //! What a failed connection to a server's link means and what to do, in one line: for agents and relays.
 //!
-//! Absent: words for what neither TLS, sockets nor a session say; their errors speak for themselves.
+//! Absent: texts for what neither TLS, sockets nor a session report; their errors are clear enough.
 
 use std::error::Error;
 use std::io;
@@ -15,7 +15,7 @@ pub enum LinkClient {
     Relay,
 }
 
-/// Of an error on the way to the server's link or on the link; None where the error's own words are as good.
+/// Explains an error on the way to the server's link or on the link; None if the error's own text is as good.
 pub fn explain_link(error: &(dyn Error + 'static), server: &str, client: LinkClient) -> Option<String> {
     let tls = cause::<rustls::Error>(error).and_then(|error| of_tls(error, client));
     let words = tls.or_else(|| cause::<io::Error>(error).and_then(|io| of_io(io, cause::<WireError>(error).is_some())));
@@ -34,7 +34,7 @@ fn of_session(no_session: &NoSession) -> Option<&'static str> {
     }
 }
 
-/// `is_open`: TLS had been agreed on.
+/// `is_open`: TLS had been established.
 #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign enum; the others speak for themselves")]
 fn of_io(error: &io::Error, is_open: bool) -> Option<&'static str> {
     Some(match error.kind() {
@@ -55,7 +55,7 @@ fn of_io(error: &io::Error, is_open: bool) -> Option<&'static str> {
     })
 }
 
-/// Whether trying again cannot help: the token names another server.
+/// Whether retrying cannot help: the token names another server.
 pub fn is_other_authority(error: &io::Error) -> bool {
     let is_other =
         |error: &rustls::Error| matches!(error, rustls::Error::InvalidCertificate(CertificateError::Other(_)));

@@ -1,4 +1,4 @@
-//! What can go wrong with keys, certificates and tokens.
+//! Errors of keys, certificates and tokens.
 
 use proctor_model::FieldError;
 
@@ -53,7 +53,7 @@ pub enum PkiError {
 pub enum TokenProblem {
     #[error("it does not begin with 'PT1.'")]
     Prefix,
-    #[error("it must have four parts with '.' between them: PT1.ID.SECRET.FINGERPRINT")]
+    #[error("it must have four parts separated by '.': PT1.ID.SECRET.FINGERPRINT")]
     Parts,
     #[error("its id is not 1 to 64 letters, digits, '-' or '_'")]
     Id,

@@ -1,7 +1,7 @@
-//! A hash tree, so that one signature covers many leaves and each can be shown without the others.
+//! A hash tree: one signature covers many leaves, and each can be proved without the others.
 //!
-//! Leaves and inner nodes are hashed under different prefixes: no node can be shown as a leaf. A level of odd length
-//! is completed with a hash of zeros.
+//! Leaves and inner nodes are hashed under different prefixes: no node can pass as a leaf. A level of odd length is
+//! padded with a hash of zeros.
 
 use aws_lc_rs::digest::{Context, SHA256};
 
@@ -11,7 +11,7 @@ const LEAF: u8 = 0;
 const NODE: u8 = 1;
 const NOTHING: Hash = [0; 32];
 
-/// The hash of parts whose lengths are part of it, so that they do not run into each other.
+/// The hash of length-prefixed parts, so that they cannot run into each other.
 pub(crate) fn leaf<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Hash {
     let mut context = Context::new(&SHA256);
     context.update(&[LEAF]);
@@ -53,7 +53,7 @@ impl HashTree {
         self.0.last().and_then(|level| level.first()).copied().unwrap_or(NOTHING)
     }
 
-    /// The neighbours of a leaf on the way up.
+    /// The siblings of a leaf on the way to the root.
     pub(crate) fn path(&self, leaf: usize) -> Vec<Hash> {
         let (_, below) = self.0.split_last().expect("there is a root");
         let neighbour =
@@ -62,7 +62,7 @@ impl HashTree {
     }
 }
 
-/// The root that a leaf at this index leads to; None where there is no such index on a path of this length.
+/// The root computed from a leaf at this index; None if a path of this length has no such index.
 pub(crate) fn root_of(leaf: Hash, index: u32, path: &[Hash]) -> Option<Hash> {
     let (mut hash, mut index) = (leaf, index);
     for neighbour in path {

@@ -1,7 +1,7 @@
-//! The certificate that callers of the HTTP API see, and how a client pins its key.
+//! The certificate of the HTTP API, and how a client pins its key.
 //!
 //! Promised: a pinned client accepts exactly one public key, whatever its certificate says about names and time; a
-//! certificate of [`Authority::issue_https`] does not carry the name that agents ask for, so that its key cannot stand
+//! certificate of [`Authority::issue_https`] does not carry the name that agents ask for, so its key cannot stand
 //! in for the link. Absent: files and their reload.
 
 use std::error::Error as StdError;
@@ -30,7 +30,7 @@ use crate::{Authority, PkiError, Result};
 
 const LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// A chain with its private key, which belong together.
+/// A chain with its matching private key.
 #[derive(Clone)]
 pub struct HttpsCertificate {
     pub certified: Arc<CertifiedKey>,
@@ -40,7 +40,7 @@ pub struct HttpsCertificate {
 }
 
 impl HttpsCertificate {
-    /// A PEM file with the certificate first and what leads to its authority behind it, and one with its key.
+    /// A PEM file with the certificate followed by its chain, and one with its key.
     pub fn from_pem(chain_pem: &[u8], key_pem: &[u8]) -> Result<Self> {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(chain_pem)
             .collect::<std::result::Result<_, _>>()
@@ -121,9 +121,9 @@ struct PinnedKey {
     provider: Arc<CryptoProvider>,
 }
 
-/// A server showed another key than the pinned one.
+/// The server presented another key than the pinned one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the server's key has the fingerprint {shown}, and {pinned} is pinned")]
+#[error("the server's key has the fingerprint {shown}, but {pinned} is pinned")]
 pub struct OtherKey {
     pub shown: String,
     pub pinned: String,
@@ -140,7 +140,7 @@ impl OtherKey {
     }
 }
 
-/// An IO error hides what it was made of from `source`.
+/// An IO error hides its inner error from `source`.
 fn rustls_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Error> {
     let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     match inner {

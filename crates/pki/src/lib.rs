@@ -1,14 +1,14 @@
 //! Identities on the link: the server's own certificate authority, the keys and certificates of agents,
 //! join tokens, and the TLS configurations made from them; signatures of commands and reports; and HTTPS for the API.
 //!
-//! Promised of the link: TLS 1.3 only, through the aws-lc-rs provider that every configuration names itself
-//! (no process-wide install is needed); a session is resumed only with a ticket that holds the certificate as it was
-//! verified, for a week at most, and without early data; an agent's certificate says only what the authority decided, never what the
-//! request asked for; Debug of anything secret shows no secret.
+//! Promised of the link: TLS 1.3 only, through the aws-lc-rs provider that every configuration names itself (no
+//! process-wide install is needed); a session is resumed only with a ticket that contains the certificate as
+//! verified, for a week at most, and without early data; an agent's certificate says only what the authority
+//! decided, never what the request asked for; Debug of anything secret shows no secret.
 //!
-//! Absent: storage, sockets, and the clock (times are arguments; only rustls itself reads the
-//! system's clock when it verifies a peer). Nothing here revokes: [`agent_of`] says whom a verified
-//! certificate names, and the server decides whether that agent may still connect.
+//! Absent: storage, sockets, and the clock (times are arguments; only rustls itself reads the system's clock when
+//! it verifies a peer). Nothing here revokes: [`agent_of`] says whom a verified certificate names, and the server
+//! decides whether that agent may still connect.
 //!
 //! Start at `authority`, `rotation`, `tls`, `tickets`, `sealed_session` and `https`.
 

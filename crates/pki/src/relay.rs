@@ -1,10 +1,10 @@
-//! Relays: their certificates, the TLS of both their sides, and how an agent proves itself through one.
+//! Relays: their certificates, the TLS of both their sides, and how an agent authenticates through one.
 //!
-//! Promised: a relay's certificate says what no other certificate of the authority says (a name and a purpose of its
-//! own). Agents take it for a carrier and never for the server; the server takes it for no agent; it signs no command.
-//! Through a relay an agent signs its hello with its own key, for a nonce of the server and for that relay, so a relay
-//! can neither invent an agent nor repeat what one said before, nor use what was said to another relay.
-//! Absent: which agents a relay may carry; that is for the server to say.
+//! Promised: a relay's certificate has a name and a purpose that no other certificate of the authority has. Agents
+//! accept it as a carrier and never as the server; the server accepts it as no agent; it signs no command. Through
+//! a relay an agent signs its hello with its own key, for a nonce of the server and for that relay, so a relay can
+//! neither invent an agent, nor replay what one said before, nor use what was said to another relay. Absent: which
+//! agents a relay may carry; the server decides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,14 +33,14 @@ use crate::{AgentKey, Authority, PkiError, Result, Untrusted, agent_of};
 
 /// The DNS name in the certificate of every relay, so that it cannot pass for the server.
 const RELAY_NAME: &str = "proctor-relay";
-/// The relay's id in its certificate is a URI: this, then the id.
+/// The relay's id in its certificate is a URI: this prefix and the id.
 const RELAY_URI_PREFIX: &str = "proctor:relay:";
-/// With the byte behind it neither a report nor anything else that an agent's key signs.
+/// With the byte after it, differs from a report and everything else that an agent's key signs.
 const HELLO: &[u8] = b"proctor hello v1\0";
 
 impl Authority {
-    /// A certificate, in PEM, that says "the owner of the request's key is this relay" and nothing else of what the
-    /// request contains.
+    /// A certificate, in PEM, that says "the owner of the request's key is this relay" and contains nothing else
+    /// from the request.
     pub fn issue_relay(&self, csr_der: &[u8], relay: &RelayId, now: Timestamp, lifetime: Duration) -> Result<String> {
         let key = requested_key(csr_der)?;
         let mut params = params(now, lifetime)?;
@@ -52,7 +52,7 @@ impl Authority {
     }
 }
 
-/// Checks the certificates of agents that a relay shows: TLS has verified those for the relay, not for the server.
+/// Checks the agents' certificates that a relay forwards: TLS has verified them for the relay, not for the server.
 #[derive(Debug)]
 pub struct AgentCertificates(Arc<dyn ClientCertVerifier>);
 
@@ -62,7 +62,7 @@ impl AgentCertificates {
         Ok(Self(client_verifier(authorities.into_iter().map(Authority::certificate))?))
     }
 
-    /// The agent that a certificate names, if it is by the authority and in force.
+    /// The agent that a certificate names, if the authority issued it and it is valid now.
     pub fn verify(&self, certificate: &CertificateDer<'_>, now: Timestamp) -> Result<AgentId> {
         let seconds = u64::try_from(now.as_second()).unwrap_or(0);
         let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
@@ -71,19 +71,19 @@ impl AgentCertificates {
         agent_of(std::slice::from_ref(certificate))
     }
 
-    /// The agent that a certificate names, if it is by the authority, in force or not any more, with its end.
+    /// The agent that a certificate names, if the authority issued it, valid or expired, and when it expires.
     pub fn verify_expired(&self, certificate: &CertificateDer<'_>) -> Result<(AgentId, Timestamp)> {
         let expires_at = expires_at_der(certificate)?;
         Ok((self.verify(certificate, expires_at)?, expires_at))
     }
 }
 
-/// Which relay a peer is. Give it what TLS has verified: it verifies nothing itself.
+/// Which relay a peer is. Pass what TLS has verified: it verifies nothing itself.
 pub fn relay_of(certificates: &[CertificateDer<'_>]) -> Result<RelayId> {
     named(certificates)?.ok_or(PkiError::NoRelay)
 }
 
-/// The relay that an agent has reached, by what TLS has verified; None where it is the server itself.
+/// The relay that an agent has reached, from what TLS has verified; None if it is the server itself.
 pub fn relay_reached(certificates: &[CertificateDer<'_>]) -> Result<Option<RelayId>> {
     named(certificates)
 }
@@ -101,7 +101,7 @@ fn named(certificates: &[CertificateDer<'_>]) -> Result<Option<RelayId>> {
     id.map(|id| id.parse().map_err(|source| PkiError::RelayId { source })).transpose()
 }
 
-/// For the side of a relay that agents connect to: every agent shows its certificate.
+/// For a relay's listener: every agent presents its certificate.
 pub fn relay_server_config(authorities_pem: &str, certificate_pem: &str, key: &AgentKey) -> Result<ServerConfig> {
     let what = "a relay";
     let authorities = certificates_from_pem("the certificate of the authority", authorities_pem)?;
@@ -118,7 +118,7 @@ pub fn relay_server_config(authorities_pem: &str, certificate_pem: &str, key: &A
     Ok(config)
 }
 
-/// For the side of a relay that connects to the server.
+/// For a relay's connections to the server.
 pub fn relay_client_config(authorities_pem: &str, certificate_pem: &str, key: &AgentKey) -> Result<ClientConfig> {
     let what = "a relay";
     let authorities = certificates_from_pem("the certificate of the authority", authorities_pem)?;
@@ -140,7 +140,7 @@ fn client_verifier<'a>(
         .map_err(PkiError::tls("the certificates of agents"))
 }
 
-/// Believes the server, and relays of its authorities: whoever connects asks [`relay_reached`] which of them it is.
+/// Accepts the server, and relays of its authorities: whoever connects asks [`relay_reached`] which of them it is.
 #[derive(Debug)]
 pub(crate) struct ServerOrRelay {
     server: Arc<WebPkiServerVerifier>,
@@ -193,14 +193,14 @@ impl ServerCertVerifier for ServerOrRelay {
     }
 }
 
-/// The agent's end: its hello, for the nonce that came through this relay.
+/// The agent's side: its hello, for the nonce that came through this relay.
 pub fn seal_hello(key: &AgentKey, relay: &RelayId, nonce: &[u8], hello: FromAgent) -> Result<Signed> {
     let hello = encode_part(hello);
     let signature = key.sign(&signed_hello(relay, nonce, &hello))?;
     Ok(Signed { messages: vec![hello], signature, ..Signed::default() })
 }
 
-/// The server's end: the hello, if the key of this certificate has signed it for this nonce and relay.
+/// The server's side: the hello, if the key of this certificate has signed it for this nonce and relay.
 pub fn open_hello(
     certificate: &CertificateDer<'_>,
     relay: &RelayId,

@@ -1,7 +1,7 @@
-//! How an agent whose certificate has expired proves that it is still the one that the certificate names.
+//! How an agent with an expired certificate proves that it is still the one that the certificate names.
 //!
-//! Promised: what it signs is good for one nonce of the server, and is nothing else that its key signs. Absent: whether
-//! the agent may come back; that is for the server and its operators to say.
+//! Promised: what it signs is valid for one nonce of the server and cannot pass as anything else that its key
+//! signs. Absent: whether the agent may come back; the server and its operators decide.
 
 use proctor_wire::{FromAgent, Signed, Skipped, decode_part, encode_part};
 use rustls::pki_types::CertificateDer;
@@ -10,17 +10,17 @@ use crate::hash_tree::leaf;
 use crate::sealed_session::ReportKey;
 use crate::{AgentKey, Result, Untrusted};
 
-/// With the byte behind it neither a hello, a report nor anything else that an agent's key signs.
+/// With the byte after it, differs from a hello, a report and everything else that an agent's key signs.
 const RETURN: &[u8] = b"proctor return v1\0";
 
-/// The agent's end: its request for a certificate, for the nonce that the server sent.
+/// The agent's side: its request for a certificate, for the nonce that the server sent.
 pub fn seal_return(key: &AgentKey, nonce: &[u8]) -> Result<Signed> {
     let request = encode_part(FromAgent::Renew { csr_der: key.csr_der()? });
     let signature = key.sign(&signed_return(nonce, &request))?;
     Ok(Signed { messages: vec![request], signature, ..Signed::default() })
 }
 
-/// The server's end: the certificate request (DER), if the key of this certificate has signed it for this nonce.
+/// The server's side: the certificate request (DER), if the key of this certificate has signed it for this nonce.
 pub fn open_return(certificate: &CertificateDer<'_>, nonce: &[u8], signed: &Signed) -> Result<Vec<u8>, Untrusted> {
     let [request] = signed.messages.as_slice() else { return Err(Untrusted::Signature) };
     let key = ReportKey::of(certificate).map_err(Untrusted::Signer)?;

@@ -1,10 +1,10 @@
-//! The authorities of a control plane: one, or two while a successor takes over.
+//! The authorities of a control plane: one, or two during a rotation.
 //!
-//! Promised: no phase before the last cuts anybody off. While two authorities are there, both are believed; the old one
-//! goes on vouching for the signing key and is what join tokens pin. Once the successor issues, a certificate of the old
-//! authority for the successor's key (the bridge) goes along with what it issues, so that a peer that has never heard of
-//! the successor still finds its way to the old one. The secret of both is one value, so that each phase is one write.
-//! Absent: storage, who may rotate, and who has followed.
+//! Promised: no phase before the last cuts anybody off. While there are two authorities, both are trusted; the old
+//! one still vouches for the signing key and is what join tokens pin. Once the successor issues, a certificate of
+//! the old authority for the successor's key (the bridge) accompanies what it issues, so that a peer that has never
+//! heard of the successor can verify it up to the old one. The secret of both is one value, so that each phase is
+//! one write. Absent: storage, who may rotate, and who has followed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,28 +22,28 @@ use crate::certificate::{certificates_from_pem, parse};
 use crate::secret::sha256_hex;
 use crate::{Authority, AuthoritySecret, PkiError, Result};
 
-/// Of the bridge where it goes along with the server's certificate.
+/// Of the bridge that accompanies the server's certificate.
 const SERVER_BRIDGE_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// How far a rotation has come.
+/// The phase of a rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RotationPhase {
     /// There is no successor.
     Idle,
     /// The successor is announced, and issues nothing yet.
     Prepared,
-    /// The successor issues certificates; the old authority is still believed.
+    /// The successor issues certificates; the old authority is still trusted.
     Switched,
 }
 
-/// What must be kept of a successor.
+/// The stored state of a successor.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct SuccessorSecret {
     certificate_pem: String,
     key_pem: String,
     #[serde(default)]
     issues: bool,
-    /// It issues or once did, so somebody may have a certificate of it.
+    /// It issues or once did, so there may be certificates of it.
     #[serde(default)]
     was_switched: bool,
     /// Unix seconds.
@@ -66,7 +66,7 @@ impl AuthoritySecret {
         }
     }
 
-    /// With a new successor. None where there is one already.
+    /// With a new successor. None if there is one already.
     pub fn prepared(&self, now: Timestamp) -> Result<Option<Self>> {
         if self.successor.is_some() {
             return Ok(None);
@@ -77,12 +77,12 @@ impl AuthoritySecret {
         Ok(Some(Self { successor: Some(successor), ..self.clone() }))
     }
 
-    /// Its successor issues from now on. None where it is not prepared.
+    /// Its successor issues from now on. None if it is not prepared.
     pub fn switched(&self) -> Option<Self> {
         self.with_issuing_successor(RotationPhase::Prepared, true)
     }
 
-    /// As before the switch. None where nothing was switched.
+    /// As before the switch. None if nothing was switched.
     pub fn switched_back(&self) -> Option<Self> {
         self.with_issuing_successor(RotationPhase::Switched, false)
     }
@@ -92,20 +92,20 @@ impl AuthoritySecret {
         Some(Self { successor: Some(SuccessorSecret { issues, was_switched: true, ..successor }), ..self.clone() })
     }
 
-    /// The successor alone. None where it does not issue yet.
+    /// The successor alone. None if it does not issue yet.
     pub fn finished(&self) -> Option<Self> {
         let successor = self.successor.clone().filter(|successor| successor.issues)?;
         let SuccessorSecret { certificate_pem, key_pem, .. } = successor;
         Some(Self { certificate_pem, key_pem, successor: None })
     }
 
-    /// Without its successor. None where there is none, or it issues: that is to be switched back first.
+    /// Without its successor. None if there is none, or if it issues: switch back first.
     pub fn aborted(&self) -> Option<Self> {
         (self.phase() == RotationPhase::Prepared).then(|| Self { successor: None, ..self.clone() })
     }
 }
 
-/// All authorities that are believed, and what each is for.
+/// All trusted authorities, and the role of each.
 #[derive(Debug)]
 pub struct Authorities {
     current: Authority,
@@ -133,8 +133,8 @@ impl Authorities {
         Ok(Self { current, successor: Some(Successor { authority, issues, was_switched, prepared_at }) })
     }
 
-    /// The one that everybody believes until a rotation is finished: it vouches for the signing key and for files, and join
-    /// tokens pin it.
+    /// The one that everybody trusts until a rotation is finished: it vouches for the signing key and for files,
+    /// and join tokens pin it.
     pub fn current(&self) -> &Authority {
         &self.current
     }
@@ -143,7 +143,7 @@ impl Authorities {
         self.successor.as_ref().map(|successor| &successor.authority)
     }
 
-    /// The one whose certificates agents, relays and the link get.
+    /// The one that issues the certificates of agents, relays and the link.
     pub fn issuing(&self) -> &Authority {
         self.successor.as_ref().filter(|successor| successor.issues).map_or(&self.current, |new| &new.authority)
     }
@@ -156,7 +156,8 @@ impl Authorities {
         }
     }
 
-    /// Whether the successor issues or once did: then whoever has not said otherwise may have a certificate of it.
+    /// Whether the successor issues or once did: then anyone who has not said otherwise may have a certificate of
+    /// it.
     pub fn was_switched(&self) -> bool {
         self.successor.as_ref().is_some_and(|successor| successor.was_switched || successor.issues)
     }
@@ -175,8 +176,8 @@ impl Authorities {
         self.all().map(Authority::certificate_pem).collect::<Vec<_>>().join("\n")
     }
 
-    /// The fingerprint of the authority that a certificate names as its issuer. Give it what was verified: it compares
-    /// names.
+    /// The fingerprint of the authority that a certificate names as its issuer. Pass a verified certificate: only
+    /// names are compared.
     pub fn issuer_of(&self, certificate: &CertificateDer<'_>) -> Option<String> {
         self.all().find(|authority| is_issued_by(certificate, authority.certificate())).map(Authority::fingerprint)
     }
@@ -209,7 +210,7 @@ impl Authorities {
         })
     }
 
-    /// The successor's name and key, signed by the current authority; None as long as the successor issues nothing.
+    /// The successor's name and key, signed by the current authority; None while the successor issues nothing.
     fn bridge(&self, now: Timestamp, lifetime: Duration) -> Result<Option<rcgen::Certificate>> {
         let Some(successor) = self.successor.as_ref().filter(|successor| successor.issues) else { return Ok(None) };
         let certificate = parse(successor.authority.certificate())?;
@@ -246,8 +247,8 @@ pub fn authority_fingerprints(authorities_pem: &str) -> Result<Vec<String>> {
     Ok(certificates.iter().map(|certificate| sha256_hex(certificate)).collect())
 }
 
-/// The fingerprint of the authority, among these, that issued the first certificate of a file; None where it is of
-/// another one.
+/// The fingerprint of the one of these authorities that issued the first certificate of a file; None if another one
+/// did.
 pub fn issuer_fingerprint(authorities_pem: &str, certificate_pem: &str) -> Result<Option<String>> {
     let authorities = certificates_from_pem("the certificates of the authorities", authorities_pem)?;
     let certificate = crate::certificate::certificate_from_pem("a certificate", certificate_pem)?;

@@ -1,9 +1,10 @@
-//! What both ends of a session sign, and how each checks the other, whoever carries it between them.
+//! What both ends of a session sign, and how each verifies the other, whatever carries it between them.
 //!
-//! Promised: a signature covers the messages as they are written, their position in the session, and all that both ends
-//! agreed on when it opened: the agent, its challenge, what it had seen before, the epoch of the session and that of the
-//! control plane. So a message is good once, for one agent, in one session; nobody can leave one out, repeat it, or change a bit of it
-//! without the next check failing. Time is an argument. Absent: sockets, storage, and what becomes of who fails.
+//! Promised: a signature covers the encoded messages, their position in the session, and everything that both ends
+//! agreed on when it opened: the agent, its challenge, what it had seen before, the epoch of the session and that
+//! of the control plane. So a message is valid once, for one agent, in one session; nobody can drop one, replay it,
+//! or change a bit of it without the next check failing. Time is an argument. Absent: sockets, storage, and what
+//! happens after a failure.
 //!
 //! A carrier can still be slow, or carry nothing at all.
 
@@ -27,7 +28,7 @@ use crate::{AgentKey, PkiError, Result};
 const SESSION: &[u8] = b"proctor session v1";
 const WELCOME: &[u8] = b"proctor welcome v1";
 const COMMANDS: &[u8] = b"proctor commands v1";
-/// With the byte behind it neither what TLS signs (64 spaces first) nor a certificate request (DER).
+/// With the byte after it, differs from what TLS signs (64 spaces first) and from a certificate request (DER).
 const REPORTS: &[u8] = b"proctor reports v1\0";
 
 /// What both ends agree on when a session opens.
@@ -41,12 +42,12 @@ pub struct SessionTerms<'a> {
     pub beat_interval_ms: u64,
     pub server_time_ms: i64,
     pub signed_reports: bool,
-    /// Nothing has to be reported.
+    /// Nothing needs to be reported.
     pub state_known: bool,
     pub hello: HelloTerms<'a>,
 }
 
-/// What the server goes by from the agent's hello: which copy of the agent it is, and what it need not be told again.
+/// What the server uses from the agent's hello: which copy of the agent it is, and what need not be sent again.
 #[derive(Clone, Copy, Debug)]
 pub struct HelloTerms<'a> {
     pub boot: &'a BootId,
@@ -57,7 +58,7 @@ pub struct HelloTerms<'a> {
 }
 
 impl<'a> SessionTerms<'a> {
-    /// The agent's end: of the server's answer to its hello, with what proves it. None where that is no welcome.
+    /// The agent's side: the server's answer to its hello, with its proof. None if it is no welcome.
     pub fn of_answer<'w>(
         agent: &'a AgentId,
         challenge: &'a [u8],
@@ -88,7 +89,7 @@ impl<'a> SessionTerms<'a> {
 
     fn binding(&self) -> Hash {
         let HelloTerms { boot, nonce, seen_generation, seen_epoch } = self.hello;
-        // Only where it is said: agents of earlier versions do not know of it.
+        // Only if present: agents of earlier versions do not know it.
         let state_known: &[&[u8]] = if self.state_known { &[b"state known"] } else { &[] };
         let terms: [&[u8]; 13] = [
             SESSION,
@@ -117,16 +118,16 @@ fn hash_of(purpose: &[u8], binding: &Hash, sequence: u64, signer_der: &[u8], mes
 
 // The server's commands.
 
-/// The server's end: signs what one session sends.
+/// The server's side: signs what one session sends.
 #[derive(Debug)]
 pub struct CommandSeal {
     binding: Hash,
     next: u64,
-    /// The number of the key that the agent has seen last.
+    /// The number of the last key that the agent has seen.
     announced: u64,
 }
 
-/// What a welcome carries for an agent that verifies, and what signs the session from then on.
+/// What a welcome carries for an agent that verifies, and the signer of the session from then on.
 pub fn signed_welcome(signer: &CommandSigner, terms: &SessionTerms<'_>) -> Result<(WelcomeProof, CommandSeal)> {
     let binding = terms.binding();
     let signer_der = signer.certificate_der().to_vec();
@@ -141,13 +142,13 @@ pub fn signed_welcome(signer: &CommandSigner, terms: &SessionTerms<'_>) -> Resul
 }
 
 impl CommandSeal {
-    /// Whether the agent has not seen the key of this signer. Another certificate of the same key is no news: the agent
-    /// would only find out about clocks from it.
+    /// Whether the agent has not seen this signer's key yet. Another certificate of the same key is no news: it
+    /// would only tell the agent about clocks.
     pub fn has_news(&self, signer: &CommandSigner) -> bool {
         self.announced != signer.number()
     }
 
-    /// Messages of [`proctor_wire::encode_part`] as the next of the session, to be signed by this signer.
+    /// Messages of [`proctor_wire::encode_part`] as the next ones of the session, to be signed by this signer.
     pub fn prepare(&mut self, signer: &CommandSigner, messages: Vec<Vec<u8>>) -> Unsigned {
         let sequence = self.next;
         let signer_der = self.has_news(signer).then(|| signer.certificate_der().to_vec());
@@ -157,7 +158,7 @@ impl CommandSeal {
         Unsigned { hash, signed: Signed { sequence, messages, signer_der, ..Signed::default() } }
     }
 
-    /// As [`Self::prepare`], signed alone.
+    /// [`Self::prepare`], signed on its own.
     pub fn seal(&mut self, signer: &CommandSigner, messages: Vec<Vec<u8>>) -> Result<Signed> {
         let unsigned = self.prepare(signer, messages);
         let mut shares = signer.sign_all(&[unsigned.hash()])?;
@@ -205,37 +206,37 @@ impl CommandSigner {
     }
 }
 
-/// What an agent has learnt of its control plane, and never unlearns.
+/// What an agent has learnt about its control plane, and never forgets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlTrust {
     /// A control plane of a lower epoch is an old copy.
     pub control_epoch: u64,
-    /// Signing keys of a lower number count no more.
+    /// Signing keys with a lower number are no longer valid.
     pub oldest_signer: u64,
 }
 
-/// Why an agent, or the server, does not believe what it was sent.
+/// Why an agent, or the server, rejects what it was sent.
 #[derive(Debug, thiserror::Error)]
 pub enum Untrusted {
-    #[error("it is not signed, and this control plane signs what it says")]
+    #[error("it is not signed, although this control plane signs its messages")]
     Unsigned,
-    #[error("the control plane is an old copy: its epoch is {theirs}, and {ours} was seen before")]
+    #[error("the control plane is an old copy: its epoch is {theirs}, but {ours} was seen before")]
     OldControlPlane { theirs: u64, ours: u64 },
     #[error("the signing key cannot be trusted")]
     Signer(#[source] PkiError),
-    #[error("signing key {number} was replaced: keys count from {oldest} on")]
+    #[error("signing key {number} was replaced: the oldest valid key is {oldest}")]
     OldSigner { number: u64, oldest: u64 },
     #[error("invalid signature for this session")]
     Signature,
     #[error("expected sequence number {expected}, got {found}")]
     Sequence { found: u64, expected: u64 },
-    #[error("it came through a relay, and the session is not signed in both directions")]
+    #[error("it came through a relay, but the session is not signed in both directions")]
     UnsignedThroughRelay,
     #[error("it is signed, but cannot be read")]
     Unreadable(#[source] WireError),
 }
 
-/// The agent's end: checks what one session brings.
+/// The agent's side: verifies what one session receives.
 #[derive(Debug)]
 pub struct CommandCheck {
     binding: Hash,
@@ -246,7 +247,7 @@ pub struct CommandCheck {
 }
 
 impl CommandCheck {
-    /// Checks a welcome. What comes of it is to be recorded before there is work: [`Self::trust`].
+    /// Verifies a welcome. The result must be recorded before any work is accepted: [`Self::trust`].
     pub fn of_welcome(
         authority_pem: &str,
         terms: &SessionTerms<'_>,
@@ -276,8 +277,8 @@ impl CommandCheck {
         self.trust
     }
 
-    /// The messages, if they are the next of this session. Tells what was left out of them. After an error nothing of
-    /// the session can be believed any more.
+    /// The messages, if they are the next ones of this session. Reports what was left out of them. After an error
+    /// nothing of the session can be trusted any more.
     pub fn open(
         &mut self,
         authority_pem: &str,
@@ -330,7 +331,7 @@ fn decoded<M: LinkMessage>(messages: &[Vec<u8>], skipped: &mut Option<Skipped>) 
 
 // The agent's reports.
 
-/// The agent's end: signs what it reports in one session.
+/// The agent's side: signs what it reports in one session.
 #[derive(Debug)]
 pub struct ReportSeal {
     binding: Hash,
@@ -374,7 +375,7 @@ impl ReportKey {
     }
 }
 
-/// The server's end: checks what one session reports, by the certificate that opened it.
+/// The server's side: verifies what one session reports, by the certificate that opened it.
 pub struct ReportCheck {
     binding: Hash,
     next: u64,

@@ -1,10 +1,10 @@
-//! Random secrets, digests and comparison in constant time.
+//! Random secrets, digests and constant-time comparison.
 
 use aws_lc_rs::{constant_time, digest, rand};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// So that the hash of a secret is of no use where some other SHA-256 is expected.
+/// Domain separation: the hash of a secret is useless where another SHA-256 is expected.
 const SECRET_DOMAIN: &str = "proctor secret v1\0";
 
 pub(crate) const SECRET_BYTES: usize = 32;
@@ -14,8 +14,7 @@ pub fn random_secret() -> String {
     URL_SAFE_NO_PAD.encode(random_bytes::<SECRET_BYTES>())
 }
 
-/// What is stored of a secret. Fit only for secrets of [`random_secret`], not for passwords: it is
-/// fast and has no salt.
+/// The stored form of a secret. Only for secrets of [`random_secret`], not for passwords: it is fast and unsalted.
 pub fn hash_secret(secret: &str) -> String {
     let mut context = digest::Context::new(&digest::SHA256);
     context.update(SECRET_DOMAIN.as_bytes());
@@ -23,7 +22,7 @@ pub fn hash_secret(secret: &str) -> String {
     hex(context.finish().as_ref())
 }
 
-/// Whether two texts are equal, in a time that tells nothing but their lengths.
+/// Whether two texts are equal, in a time that reveals only their lengths.
 pub fn secrets_match(a: &str, b: &str) -> bool {
     constant_time::verify_slices_are_equal(a.as_bytes(), b.as_bytes()).is_ok()
 }
@@ -34,7 +33,7 @@ pub fn random_bytes<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// The SHA-256 of all that a reader gives.
+/// The SHA-256 of everything that a reader yields.
 pub fn sha256_of(mut reader: impl std::io::Read) -> std::io::Result<[u8; 32]> {
     let mut context = digest::Context::new(&digest::SHA256);
     let mut buffer = vec![0; 64 * 1024];
@@ -59,7 +58,7 @@ pub fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// What [`hex`] gave; None for any other text.
+/// The inverse of [`hex`]; None for any other text.
 pub fn parse_hex(text: &str) -> Option<Vec<u8>> {
     let digit = |digit: u8| char::from(digit).to_digit(16).filter(|_| !digit.is_ascii_uppercase());
     let byte = |pair: &[u8]| match pair {

@@ -1,10 +1,10 @@
-//! The key that signs commands, and how an agent knows it.
+//! The key that signs commands, and how an agent recognises it.
 //!
 //! Promised: the key is Ed25519 and vouched for by a short-lived certificate of the authority that agents pin. That
-//! certificate says what no other certificate of the authority says (a name, and a purpose), so that the key of an
-//! agent, of the link or of HTTPS signs no command, and this one opens no connection. Keys are numbered; the newest
-//! certificate also says which is the oldest key that still counts, so that a rotation reaches every agent with the
-//! first message after it. Absent: storage, and when to rotate.
+//! certificate has a name and a purpose that no other certificate of the authority has, so the key of an agent, of
+//! the link or of HTTPS signs no command, and this one opens no connection. Keys are numbered; the newest
+//! certificate also names the oldest key that is still valid, so a rotation reaches every agent with the next
+//! message. Absent: storage, and when to rotate.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,14 +26,14 @@ use crate::certificate::{certificates_from_pem, expires_at_der, parse};
 use crate::hash_tree::{Hash, HashTree};
 use crate::{Authority, PkiError, Result};
 
-/// The name in the certificate is a URI: this, the number of the key, ':', and the oldest number that counts.
+/// The name in the certificate is a URI: this prefix, the number of the key, ':', and the oldest valid number.
 const SIGNER_URI_PREFIX: &str = "proctor:signer:";
 const LIFETIME: Duration = Duration::from_hours(30 * 24);
 const RENEW_BEFORE: Duration = Duration::from_hours(20 * 24);
-/// So that a signature of this key is of no use where something else is signed.
+/// Domain separation: a signature of this key is useless where something else is signed.
 const ROOT_DOMAIN: &[u8] = b"proctor commands v1\0";
 
-/// What must be kept, secretly, to sign commands.
+/// The secret state that must be stored to sign commands.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct SigningSecret {
     pub number: u64,
@@ -42,12 +42,12 @@ pub struct SigningSecret {
     key_pem: String,
 }
 
-/// What becomes of the key that is replaced.
+/// What happens to the replaced key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OldKey {
-    /// It counts until the next rotation: another server may still use it.
+    /// It is valid until the next rotation: another server may still use it.
     Accepted,
-    /// It counts no more: somebody else may have it.
+    /// It is invalid at once: somebody else may have it.
     Refused,
 }
 
@@ -90,7 +90,7 @@ impl fmt::Debug for SigningSecret {
     }
 }
 
-/// The signing key at work, with a certificate that is good for some weeks.
+/// The loaded signing key, with a certificate that is valid for some weeks.
 pub struct CommandSigner {
     key: KeyPair,
     number: u64,
@@ -120,7 +120,7 @@ impl CommandSigner {
         })
     }
 
-    /// Whether another certificate is needed: soon it ends, or the clock was set back to before it began.
+    /// Whether another certificate is needed: it expires soon, or the clock was set back to before it began.
     pub fn is_due(&self, now: Timestamp) -> bool {
         now < self.issued_at || now + RENEW_BEFORE >= self.expires_at
     }
@@ -164,9 +164,9 @@ pub struct TrustedSigner {
 }
 
 impl TrustedSigner {
-    /// The key in a certificate of one of the authorities that has not expired and was issued for signing commands. It may begin
-    /// later than now: a clock that is behind, or that was ahead on the server, must not cut hosts off, and a key is
-    /// withdrawn by its number.
+    /// The key in a certificate of one of the authorities that has not expired and was issued for signing commands.
+    /// It may begin in the future: a clock that is behind, or was ahead on the server, must not cut hosts off, and
+    /// keys are withdrawn by number.
     pub fn of(authorities_pem: &str, certificate_der: &[u8], now: Timestamp) -> Result<Self> {
         let authorities = certificates_from_pem("the certificate of the authority", authorities_pem)?;
         let (rest, certificate) = X509Certificate::from_der(certificate_der)
@@ -273,7 +273,7 @@ mod tests {
         let authority = authority();
         let agent = AgentKey::generate().unwrap().csr_der().unwrap();
         let day = Duration::from_hours(24);
-        // An agent may bring a key of the same algorithm.
+        // An agent may use a key of the same algorithm.
         let ed = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
         let ed = AgentKey::from_pem(&ed.serialize_pem()).unwrap().csr_der().unwrap();
         let issued = |csr: &[u8]| {

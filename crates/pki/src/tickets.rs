@@ -1,10 +1,11 @@
 //! Tickets with which an agent resumes its TLS session: no certificate is sent or verified, and nothing is signed.
 //!
-//! Promised: the server keeps nothing for a ticket but the keys that seal them, so tickets survive its restart wherever
-//! the keys do; a ticket is good for [`TICKET_LIFETIME`] and a key seals new ones for [`KEY_PERIOD`]; what a ticket says,
-//! the agent's certificate included, is what the server had verified in the last full handshake. Early data stays off.
-//! Absent: an end of resuming, since a resumed session brings new tickets; and whether the certificate in a ticket still
-//! counts. Whoever serves a resumed session checks its end and its key again, as of any other: that is the end.
+//! Promised: the server keeps nothing for a ticket but the keys that seal them, so tickets survive its restart if
+//! the keys do; a ticket is valid for [`TICKET_LIFETIME`] and a key seals new ones for [`KEY_PERIOD`]; the contents
+//! of a ticket, including the agent's certificate, are what the server verified in the last full handshake. Early
+//! data stays off. Absent: an end of resumption, since a resumed session gets new tickets; and whether the
+//! certificate in a ticket is still valid. Whoever serves a resumed session checks its expiry and its key again, as
+//! for any other: that is what ends it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,17 +22,17 @@ use crate::{PkiError, Result, random_bytes};
 
 /// The longest that TLS 1.3 allows: an agent gets tickets when it connects, and stays connected for days.
 pub const TICKET_LIFETIME: Duration = Duration::from_secs(7 * DAY_SECS);
-/// A key seals new tickets for so long.
+/// How long a key seals new tickets.
 pub const KEY_PERIOD: Duration = Duration::from_secs(DAY_SECS);
-/// A key that could not be replaced for so long seals nothing any more.
+/// A key that could not be replaced for this long seals nothing any more.
 const KEY_PERIOD_MAX: Duration = Duration::from_secs(2 * DAY_SECS);
 const DAY_SECS: u64 = 24 * 3600;
-/// One for each day that a ticket may be old, and the present one.
+/// One for each day of a ticket's lifetime, and the current one.
 const KEYS_MAX: usize = 8;
-/// A ticket, or a key, of a clock that was ahead by more was made before the clock was set right. By less: clocks of
-/// several servers differ, and are set back a little.
+/// A ticket or key from further in the future was made before a clock was set right. A smaller difference is
+/// normal: clocks of several servers differ, and are set back a little.
 const AHEAD_MAX: Duration = Duration::from_secs(3600);
-/// A ticket is used up by an attempt, also by one that a crowded server closes.
+/// An attempt consumes a ticket, even one that a crowded server closes.
 const TICKETS: u8 = 3;
 
 const FORMAT: u8 = 1;
@@ -68,9 +69,9 @@ impl TicketKeys {
         Self(vec![TicketKey::generate(now)])
     }
 
-    /// With a new key, where the newest is old enough or of a clock that was far ahead. The oldest goes when there are
-    /// too many: a clock that is wrong for a while must not cost those that are still needed, and each ticket has its
-    /// own end.
+    /// With a new key, if the newest is old enough or from far in the future. Drops the oldest if there are too
+    /// many: a clock that is wrong for a while must not cost those that are still needed, and each ticket has its
+    /// own expiry.
     pub fn rotated_if_due(&self, now: Timestamp) -> Option<Self> {
         let newest = self.0.first()?;
         let age = now.as_second().saturating_sub(newest.made_at);
@@ -124,7 +125,7 @@ impl Tickets {
         Self(std::sync::RwLock::new(sealing(keys)))
     }
 
-    /// From now on these.
+    /// Replaces the keys.
     pub fn set(&self, keys: &TicketKeys) {
         *self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner) = sealing(keys);
     }
@@ -186,7 +187,7 @@ impl ProducesTickets for Tickets {
     }
 }
 
-/// Gives tickets to clients that ask for them, and takes them back.
+/// Gives tickets to clients that ask for them, and accepts them.
 pub fn with_tickets(mut config: ServerConfig, tickets: Arc<Tickets>) -> ServerConfig {
     config.ticketer = tickets;
     config.send_tls13_tickets = 0;
@@ -195,8 +196,8 @@ pub fn with_tickets(mut config: ServerConfig, tickets: Arc<Tickets>) -> ServerCo
     config
 }
 
-/// Asks for tickets, and uses them. The configuration must be kept: tickets are for the certificate and the authority
-/// that it was made with, and go with it.
+/// Requests and uses tickets. The configuration must be kept: tickets belong to the certificate and authority that
+/// it was made with, and are dropped with it.
 pub fn resuming(mut config: ClientConfig) -> ClientConfig {
     config.resumption = Resumption::store(Arc::new(ClientSessionMemoryCache::new(1)));
     config.send_ticket_request = Some(TicketRequest { new_session_count: TICKETS, resumption_count: TICKETS });

@@ -1,4 +1,4 @@
-//! The TLS configurations of both ends of the link.
+//! TLS configurations of both ends of the link.
 
 use std::sync::{Arc, LazyLock};
 
@@ -20,15 +20,15 @@ use crate::relay::ServerOrRelay;
 use crate::secret::{parse_fingerprint, secrets_match, sha256_hex};
 use crate::{AgentKey, Authorities, Authority, PkiError, Result, SERVER_NAME};
 
-/// For the server's listener: takes sessions and enrolments. A client certificate is optional
-/// (who enrols has none) and verified when it is there, so the caller must look at the ALPN name
-/// and at [`crate::agent_of`] before it believes anyone. The server's certificate in it is new and
-/// valid for a year; make another configuration before the time that comes with it.
+/// For the server's listener: accepts sessions and enrolments. A client certificate is optional (an enrolling agent
+/// has none) and verified if present, so the caller must check the ALPN name and [`crate::agent_of`] before it
+/// trusts anyone. The server's certificate in it is new and valid for a year; make another configuration before the
+/// time returned with it.
 pub fn server_config(authority: &Authority, now: Timestamp) -> Result<(ServerConfig, Timestamp)> {
     served_with(authority.issue_server(now)?, roots([authority.certificate()])?)
 }
 
-/// As [`server_config`], also while one authority takes over from another.
+/// As [`server_config`], also during a rotation of the authority.
 pub fn link_config(authorities: &Authorities, now: Timestamp) -> Result<(ServerConfig, Timestamp)> {
     served_with(authorities.issue_server(now)?, roots(authorities.all().map(Authority::certificate))?)
 }
@@ -56,8 +56,8 @@ fn served_with(
     Ok((config, expires_at))
 }
 
-/// For an enrolled agent: presents its certificate and trusts only its authorities. It may be a relay that it reaches: ask
-/// [`crate::relay_reached`], and believe only what is signed if so.
+/// For an enrolled agent: presents its certificate and trusts only its authorities. It may have reached a relay:
+/// check [`crate::relay_reached`], and if so, trust only what is signed.
 pub fn session_config(authorities_pem: &str, certificate_pem: &str, key: &AgentKey) -> Result<ClientConfig> {
     let what = "a session";
     let authorities = certificates_from_pem("the certificate of the authority", authorities_pem)?;
@@ -72,8 +72,8 @@ pub fn session_config(authorities_pem: &str, certificate_pem: &str, key: &AgentK
     Ok(finished(config, ALPN_SESSION))
 }
 
-/// For an agent that knows only the fingerprint in its join token: believes a server whose chain
-/// ends with exactly that authority, and presents no certificate.
+/// For an agent that knows only the fingerprint in its join token: accepts a server whose chain ends with exactly
+/// that authority, and presents no certificate.
 pub fn enrol_config(fingerprint_hex: &str) -> Result<ClientConfig> {
     let fingerprint = parse_fingerprint(fingerprint_hex).ok_or(PkiError::Fingerprint)?;
     let config = ClientConfig::builder_with_provider(provider())
@@ -85,8 +85,8 @@ pub fn enrol_config(fingerprint_hex: &str) -> Result<ClientConfig> {
     Ok(finished(config, ALPN_ENROL))
 }
 
-/// For an agent whose certificate has expired: trusts its authorities, as in a session, and presents no certificate; it
-/// proves itself by [`crate::seal_return`].
+/// For an agent whose certificate has expired: trusts its authorities, as in a session, and presents no
+/// certificate; it authenticates by [`crate::seal_return`].
 pub fn return_config(authorities_pem: &str) -> Result<ClientConfig> {
     let authorities = certificates_from_pem("the certificate of the authority", authorities_pem)?;
     let config = ClientConfig::builder_with_provider(provider())
@@ -97,7 +97,7 @@ pub fn return_config(authorities_pem: &str) -> Result<ClientConfig> {
     Ok(finished(config, ALPN_ENROL))
 }
 
-/// What an agent asks TLS to verify, whatever address it dialled.
+/// The name that an agent asks TLS to verify, whatever address it dialled.
 pub fn server_name() -> ServerName<'static> {
     ServerName::try_from(SERVER_NAME).expect("the constant is a DNS name")
 }
@@ -108,7 +108,7 @@ pub(crate) fn finished(mut config: ClientConfig, alpn: &[u8]) -> ClientConfig {
     config
 }
 
-/// One for all: an agent of a swarm has a configuration of its own.
+/// Shared: each agent of a swarm has a configuration of its own.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(aws_lc_rs::default_provider()));
     PROVIDER.clone()
@@ -124,8 +124,8 @@ pub(crate) fn roots<'a>(authorities: impl IntoIterator<Item = &'a CertificateDer
     Ok(roots)
 }
 
-/// Takes the last certificate of a chain as the authority if it has the pinned fingerprint, and
-/// then verifies in the usual way.
+/// Takes the last certificate of a chain as the authority if it has the pinned fingerprint, and then verifies as
+/// usual.
 #[derive(Debug)]
 struct PinnedAuthority {
     fingerprint: String,

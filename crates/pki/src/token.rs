@@ -11,15 +11,15 @@ use crate::{PkiError, Result, TokenProblem, random_secret};
 
 const PREFIX: &str = "PT1.";
 const ID_BYTES_MAX: usize = 64;
-/// Begins the id of a token whose control plane signs what it tells agents. It is in the id so that agents from before
-/// that can read the token as well; their tokens' ids are hexadecimal digits.
+/// Prefix of the id of a token whose control plane signs what it sends to agents. It is part of the id so that
+/// older agents can read the token as well; older ids are hexadecimal digits.
 const SIGNS: &str = "signs-";
 
-/// The right to enrol, and the authority that the agent shall believe. Its text form (Display)
-/// holds the secret: it is for the one who asked for a token, never for a log.
+/// The right to enrol, and the authority that the agent must trust. Its text form (Display) contains the secret: it
+/// is for whoever requested the token, never for a log.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JoinToken {
-    /// Names the token; not secret.
+    /// Identifies the token; not secret.
     pub id: String,
     pub secret: String,
     /// SHA-256 of the authority's certificate, in lower-case hexadecimal digits.
@@ -33,8 +33,8 @@ impl JoinToken {
         Ok(Self { id, secret: random_secret(), authority_fingerprint })
     }
 
-    /// Whether the control plane signed when it made the token. Then it has a signing key to show, and whoever has none
-    /// is not the control plane.
+    /// Whether the control plane signed when it made the token. Then it has a signing key to present, and whoever
+    /// has none is not the control plane.
     pub fn signs(&self) -> bool {
         self.id.starts_with(SIGNS)
     }
@@ -58,7 +58,7 @@ impl fmt::Debug for JoinToken {
 impl FromStr for JoinToken {
     type Err = PkiError;
 
-    /// Space around the token is ignored: it comes from files and clipboards.
+    /// Surrounding whitespace is ignored: the token comes from files and clipboards.
     fn from_str(text: &str) -> Result<Self> {
         parse(text.trim()).map_err(|problem| PkiError::Token { problem })
     }

@@ -1,9 +1,9 @@
-//! Signatures that were verified already, for many ends in one process.
+//! Signatures that were already verified, shared by many ends in one process.
 //!
-//! The server signs once for all sessions that have something to say at the same moment. Every real agent verifies that
-//! signature on its own host; simulated agents share a machine with the server, and would otherwise verify it thousands
-//! of times there. Promised: what is known here was verified with the same key, for the same root. Absent: anything that
-//! a real agent uses.
+//! The server signs once for all sessions that have something to send at the same moment. Every real agent verifies
+//! that signature on its own host; simulated agents share a machine with the server, and would otherwise verify it
+//! thousands of times there. Promised: whatever is known here was verified with the same key, for the same root.
+//! Absent: anything that a real agent uses.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use crate::hash_tree::{Hash, leaf};
 use crate::signer::TrustedSigner;
 
-/// More than a server has under way at any moment; older ones are verified again.
+/// More than a server has in progress at any moment; older ones are verified again.
 const KEPT_MAX: usize = 256;
 
 #[derive(Debug, Default)]

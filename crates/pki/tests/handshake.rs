@@ -46,7 +46,7 @@ fn session(issuer: &Authority, trusted: &Authority, issued_at: Timestamp) -> Cli
     session_config(trusted.certificate_pem(), &pem, &key).expect("a configuration")
 }
 
-/// Both results, because in TLS 1.3 a client is done before the server has looked at it.
+/// Both results, because in TLS 1.3 a client is done before the server has verified it.
 async fn handshake(
     server: impl Into<Arc<ServerConfig>>,
     client: impl Into<Arc<ClientConfig>>,

@@ -1,4 +1,4 @@
-//! What is signed in a session, and everything that must not pass for it.
+//! What is signed in a session, and everything that must not pass as that.
 
 #![allow(clippy::unwrap_used, reason = "tests: whatever is unexpected fails")]
 
@@ -94,14 +94,14 @@ fn parts(messages: Vec<FromServer>) -> Vec<Vec<u8>> {
     messages.into_iter().map(encode_part).collect()
 }
 
-/// What is heard of a message with one bit of its frame changed.
+/// What is received of a message with one bit of its frame flipped.
 fn with_flipped_bit<M: LinkMessage + PartialEq>(message: M, at: usize, bit: u8) -> Option<M> {
     let decoded = |bytes: &[u8]| M::from_proto(M::Proto::decode(bytes).ok()?, &mut None).ok();
     let mut bytes = message.into_proto().encode_to_vec();
     let original = decoded(&bytes);
     let at = at % bytes.len();
     bytes[at] ^= 1 << bit;
-    // Some bits have no meaning: every number but 0 is true.
+    // Some bits have no meaning: every non-zero number is true.
     decoded(&bytes).filter(|changed| Some(changed) != original.as_ref())
 }
 
@@ -168,7 +168,7 @@ fn a_message_is_good_for_its_own_session_only() {
 fn a_server_of_the_authority_without_the_signing_key_is_not_believed() {
     let (world, challenge) = (world(), [1; 32]);
     let terms = terms(&world.agent, &challenge);
-    // It has made a key of its own and shows the certificate of the right one.
+    // It has made its own key and presents the certificate of the right one.
     let own = CommandSigner::issue(
         &Authority::load(&Authority::generate(now()).unwrap()).unwrap(),
         &SigningSecret::generate().unwrap(),
@@ -234,7 +234,7 @@ fn a_renewed_certificate_is_not_told_in_a_session_and_the_key_goes_on() {
     let (world, challenge) = (world(), [1; 32]);
     let (mut seal, mut check) = session(world, &terms(&world.agent, &challenge));
     let year = Duration::from_hours(365 * 24);
-    // By a server whose clock was set a year ahead for a while.
+    // By a server whose clock was a year ahead for a while.
     let renewed = CommandSigner::issue(&world.authority, &world.secret, now() + year).unwrap();
 
     assert!(!seal.has_news(&renewed));

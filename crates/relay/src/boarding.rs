@@ -1,8 +1,8 @@
 //! How an agent that has proved its key gets a stream to the server.
 //!
-//! Promised: an agent whose turn does not come in time is told when to come back, drawn over the time in which those that
-//! wait can be taken, and at most [`STAY_AWAY_MAX`]. Absent: the turns (see `greetings`), and whether there is a connection
-//! (see `upstream`).
+//! Promised: an agent whose turn does not come in time is told when to come back, spread over the time in which
+//! those that wait can be admitted, and at most [`STAY_AWAY_MAX`]. Absent: the turns (see `greetings`), and whether
+//! there is a connection (see `upstream`).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -15,11 +15,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::upstream::{Passage, Upstreams};
 
-/// How long an agent waits for its turn to greet: less than an agent waits for its greeting.
+/// How long an agent waits for its turn to greet: less than an agent waits for its welcome.
 const TURN_LIMIT: Duration = Duration::from_secs(4);
-/// The least time over which agents come back that were told to.
+/// The shortest period over which turned-away agents come back.
 const WINDOW_MIN: Duration = Duration::from_secs(2);
-/// For the word that tells them.
+/// Time limit for the message that tells them.
 const BUSY_LIMIT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
@@ -28,12 +28,12 @@ pub(crate) struct Boarding {
     dice: Mutex<Dice>,
 }
 
-/// Why an agent has no stream.
+/// Why an agent gets no stream.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum TurnedAway {
+pub(crate) enum NotBoarded {
     /// It may come back after this.
     Busy(Duration),
-    /// No connection has room, or its key has too many greetings under way.
+    /// No connection has room, or its key has too many greetings in progress.
     NoRoom,
 }
 
@@ -43,11 +43,11 @@ impl Boarding {
         upstreams: &Upstreams,
         key: &str,
         certificate_der: Vec<u8>,
-    ) -> Result<Passage, TurnedAway> {
+    ) -> Result<Passage, NotBoarded> {
         let _waiting = Waiting::new(&self.waiting);
         match tokio::time::timeout(TURN_LIMIT, upstreams.board(key, certificate_der)).await {
-            Ok(passage) => passage.ok_or(TurnedAway::NoRoom),
-            Err(_) => Err(TurnedAway::Busy(self.retry_after())),
+            Ok(passage) => passage.ok_or(NotBoarded::NoRoom),
+            Err(_) => Err(NotBoarded::Busy(self.retry_after())),
         }
     }
 
@@ -74,7 +74,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Says to an agent that has said nothing yet when to come back.
+/// Tells an agent that has sent nothing yet when to come back.
 pub(crate) async fn tell_busy(agent: impl AsyncRead + AsyncWrite + Unpin, retry_after: Duration) {
     let mut frames = framed(agent, ServerCodec::enrolment());
     let said = tokio::time::timeout(BUSY_LIMIT, frames.send(FromServer::Busy { retry_after })).await;
@@ -100,7 +100,7 @@ mod tests {
 
         let late = boarding.board(&upstreams, "late", Vec::new()).await.map(|_| ()).unwrap_err();
 
-        let TurnedAway::Busy(retry_after) = late else { panic!("{late:?}") };
+        let NotBoarded::Busy(retry_after) = late else { panic!("{late:?}") };
         assert!((WINDOW_MIN / 2..=WINDOW_MIN * 3 / 2).contains(&retry_after), "{retry_after:?}");
     }
 

@@ -1,4 +1,4 @@
-//! What a peer asks for, read from its first words and given back: an enrolment passes on as it came.
+//! What a peer asks for, read from its ClientHello, which is then put back: an enrolment is forwarded unchanged.
 
 use std::io;
 use std::pin::Pin;
@@ -8,17 +8,17 @@ use bytes::{Buf, Bytes};
 use rustls::server::Acceptor;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-/// A ClientHello of ours has some hundred bytes.
+/// Our ClientHello has a few hundred bytes.
 const HELLO_BYTES_MAX: usize = 16 * 1024;
 
-/// A stream whose first bytes were read already.
+/// A stream whose first bytes were already read.
 #[derive(Debug)]
-pub(crate) struct Rewound<S> {
+pub(crate) struct PrefixedStream<S> {
     first: Bytes,
     stream: S,
 }
 
-impl<S> Rewound<S> {
+impl<S> PrefixedStream<S> {
     /// What was read, and the stream behind it.
     pub(crate) fn into_parts(self) -> (Bytes, S) {
         (self.first, self.stream)
@@ -26,7 +26,7 @@ impl<S> Rewound<S> {
 }
 
 /// The names of protocols that the peer offers, and the stream as it was.
-pub(crate) async fn peek_alpn<S: AsyncRead + Unpin>(mut stream: S) -> io::Result<(Vec<Vec<u8>>, Rewound<S>)> {
+pub(crate) async fn peek_alpn<S: AsyncRead + Unpin>(mut stream: S) -> io::Result<(Vec<Vec<u8>>, PrefixedStream<S>)> {
     let (mut acceptor, mut seen) = (Acceptor::default(), Vec::new());
     loop {
         let begun = seen.len();
@@ -47,14 +47,14 @@ pub(crate) async fn peek_alpn<S: AsyncRead + Unpin>(mut stream: S) -> io::Result
             Ok(Some(accepted)) => {
                 let hello = accepted.client_hello();
                 let names = hello.alpn().map(|names| names.map(<[u8]>::to_vec).collect()).unwrap_or_default();
-                return Ok((names, Rewound { first: seen.into(), stream }));
+                return Ok((names, PrefixedStream { first: seen.into(), stream }));
             }
             Err((error, _)) => return Err(io::Error::other(error)),
         }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for PrefixedStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.first.has_remaining() {
             let count = self.first.len().min(buf.remaining());
@@ -65,7 +65,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Rewound<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for PrefixedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }

@@ -17,7 +17,7 @@ use crate::{Options, RelayError, explain};
 
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(15);
 
-/// Why an attempt failed: some causes pass by themselves.
+/// Why an attempt failed: some causes go away by themselves.
 enum Failure {
     ForGood(RelayError),
     /// This server is not the one of the join token; another upstream may be.

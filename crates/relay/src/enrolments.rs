@@ -1,7 +1,7 @@
 //! Enrolments that pass through: how many at the same time, and which gives way.
 //!
-//! Promised: one network has a few at the same time; where all slots are taken, the one that has taken longest gives way
-//! to a new one, so that peers which only hold a slot keep nobody off. Absent: how long one may take (see `listener`).
+//! Promised: one network has a few at the same time; if all slots are taken, the longest-running one gives way to a
+//! new one, so peers that merely hold a slot keep nobody out. Absent: how long one may take (see `listener`).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 const SLOTS: usize = 64;
-/// Of one address; of IPv6, one network, whose addresses cost nothing.
+/// Per address; for IPv6 per network, whose addresses cost nothing.
 const OF_NETWORK_MAX: usize = 4;
 
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ pub(crate) struct EnrolmentSlot {
 }
 
 impl Enrolments {
-    /// None where too many come from there.
+    /// None if too many come from there.
     pub(crate) fn begin(&self, peer: IpAddr) -> Option<EnrolmentSlot> {
         let (network, mut state) = (network(peer), self.0.lock());
         let of_network = state.under_way.values().filter(|(other, _)| *other == network).count();
@@ -58,7 +58,7 @@ impl Drop for EnrolmentSlot {
     }
 }
 
-/// Who has one address of an IPv6 network of 64 bits has all of them.
+/// Whoever has one address of an IPv6 /64 has all of them.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),

@@ -1,9 +1,9 @@
-//! Agents that the server has not welcomed yet, and how many of one key or address there may be of anything.
+//! Agents that the server has not welcomed yet, and limits per key and per address.
 //!
-//! Promised: the server gets a bounded number of greetings at a time from each connection, at the pace that it takes them,
-//! and the others wait for their turn; the key of one agent, also a revoked one, takes or waits for a few turns at most, so it keeps nobody off. It is
-//! the key that counts and not the agent's name: a key that was replaced must not keep the new one off. Absent: whether
-//! the server knows the agent.
+//! Promised: each connection sends the server a bounded number of greetings at a time, at the pace at which it
+//! handles them, and the others wait for their turn; one agent key, even a revoked one, takes or waits for a few
+//! turns at most, so it keeps nobody out. The key counts and not the agent's name: a replaced key must not keep the
+//! new one out. Absent: whether the server knows the agent.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 /// Agents of one connection that the server has not welcomed yet; the others wait for their turn.
 const GREETINGS_MAX: usize = 64;
-/// Of one key: an agent may come back while its last attempt is still there.
+/// Per key: an agent may come back while its last attempt is still there.
 const GREETINGS_OF_KEY_MAX: usize = 2;
 
 /// The greetings of one connection to the server.
@@ -28,7 +28,7 @@ pub(crate) struct Greetings {
     pace: Arc<Mutex<OpeningPace>>,
 }
 
-/// One that is under way; ends when it is dropped.
+/// A greeting in progress; ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Greeting {
     _turn: OwnedSemaphorePermit,
@@ -46,7 +46,7 @@ impl Default for Greetings {
 }
 
 impl Greetings {
-    /// Waits for a turn, for the key of this fingerprint. None at once where it has too many already.
+    /// Waits for a turn, for the key of this fingerprint. None at once if it has too many already.
     pub(crate) async fn begin(&self, key: &str) -> Option<Greeting> {
         let of_key = self.of_keys.take(key.to_owned())?;
         let turn = self.turns.clone().acquire_owned().await.ok()?;

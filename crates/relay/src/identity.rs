@@ -1,4 +1,4 @@
-//! Who this relay is: what enrolment left in the state directory.
+//! The identity of this relay: what enrolment stored in the state directory.
 //!
 //! `identity/key.pem` is made first and never leaves the host; `identity/relay.json` says which relay of which cloud
 //! area; `identity/certificate.pem` and `identity/authority.pem` come from the server. All four make an identity.
@@ -41,15 +41,15 @@ pub(crate) struct Identity {
     certificate_pem: RwLock<String>,
     to_agents: RwLock<Arc<ServerConfig>>,
     dir: PathBuf,
-    /// Held while a renewed certificate is taken over, which several connections may bring: whether the one in memory is
-    /// not on disk.
+    /// Held while a renewed certificate is installed, which several connections may receive: whether the one in
+    /// memory is not on disk.
     unsaved: Mutex<bool>,
     /// What the server announced last, in this run of the relay.
     announced: Mutex<Option<Announced>>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Card {
+struct IdentityRecord {
     relay: RelayId,
     cloud: u32,
 }
@@ -67,12 +67,12 @@ impl Identity {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         };
-        let (Some(key), Some(card), Some(certificate_pem), Some(authority_pem)) =
+        let (Some(key), Some(record), Some(certificate_pem), Some(authority_pem)) =
             (read("key.pem")?, read("relay.json")?, read("certificate.pem")?, read("authority.pem")?)
         else {
             return Ok(Found::Nothing);
         };
-        let Card { relay, cloud } = serde_json::from_str(&card).map_err(io::Error::other)?;
+        let IdentityRecord { relay, cloud } = serde_json::from_str(&record).map_err(io::Error::other)?;
         let key = AgentKey::from_pem(&key).map_err(io::Error::other)?;
         let expires_at = proctor_pki::expires_at(&certificate_pem).map_err(io::Error::other)?;
         if left(&certificate_pem).is_none() {
@@ -88,7 +88,7 @@ impl Identity {
         Ok(Found::Usable(Box::new(identity)))
     }
 
-    /// The key for a new identity: made once, so that a repeated enrolment is recognised.
+    /// The key for a new identity: created once, so that a repeated enrolment is recognised.
     pub(crate) fn key(state_dir: &Path) -> io::Result<AgentKey> {
         let dir = state_dir.join("identity");
         private::dir(&dir).map_err(io::Error::other)?;
@@ -112,8 +112,9 @@ impl Identity {
         authority_pem: &str,
     ) -> io::Result<()> {
         let dir = state_dir.join("identity");
-        let card = serde_json::to_string_pretty(&Card { relay: relay.clone(), cloud }).map_err(io::Error::other)?;
-        private::write(&dir.join("relay.json"), &card)?;
+        let record =
+            serde_json::to_string_pretty(&IdentityRecord { relay: relay.clone(), cloud }).map_err(io::Error::other)?;
+        private::write(&dir.join("relay.json"), &record)?;
         private::write(&dir.join("authority.pem"), authority_pem)?;
         private::write(&dir.join("certificate.pem"), certificate_pem)
     }
@@ -128,15 +129,15 @@ impl Identity {
         proctor_pki::relay_client_config(&self.authorities_pem.read(), &self.certificate_pem.read(), &self.key)
     }
 
-    /// A request for a new certificate, when the present one nears its end or could not be saved.
+    /// A request for a new certificate, if the current one expires soon or could not be saved.
     pub(crate) fn renewal(&self) -> Option<Vec<u8>> {
         let nears_end = left(&self.certificate_pem.read()).is_none_or(|left| left < RENEW_BEFORE);
         let is_due = nears_end || *self.unsaved.lock() || self.is_of_other_issuer();
         is_due.then(|| self.key.csr_der().ok()).flatten()
     }
 
-    /// From now on new connections show this certificate, also where it cannot be saved: with a full disk the relay must
-    /// not end with its old one.
+    /// From now on new connections use this certificate, even if it cannot be saved: on a full disk the relay must
+    /// not expire with its old one.
     pub(crate) fn renew(&self, certificate_pem: String) -> io::Result<()> {
         let mut unsaved = self.unsaved.lock();
         let config = proctor_pki::relay_server_config(&self.authorities_pem.read(), &certificate_pem, &self.key);
@@ -149,8 +150,8 @@ impl Identity {
         Ok(())
     }
 
-    /// The control plane has these authorities now: from now on they are believed, and no others, by this relay and for
-    /// the agents that connect to it. None of them may be unknown to the others: a connection hands trust on.
+    /// The control plane has these authorities now: from now on this relay trusts them and no others, and so do the
+    /// agents that connect to it. None of them may be unknown to the others: a connection hands trust on.
     pub(crate) fn follow(&self, announced: Announced) -> io::Result<()> {
         *self.announced.lock() = Some(announced.clone());
         let Announced { authorities_pem, .. } = announced;
@@ -173,7 +174,7 @@ impl Identity {
         Ok(())
     }
 
-    /// What is on the disk now; None where the server has announced nothing.
+    /// What is on disk now; None if the server has announced nothing.
     pub(crate) fn trusted(&self) -> Option<Trusted> {
         self.announced.lock().is_some().then(|| self.believed())
     }
@@ -185,7 +186,7 @@ impl Identity {
         Trusted { authorities, certified_by: issuer.ok().flatten().unwrap_or_default() }
     }
 
-    /// Whether another authority issues now than the one that issued the certificate, and the relay believes it.
+    /// Whether another authority issues now than the one that issued the certificate, and the relay trusts it.
     fn is_of_other_issuer(&self) -> bool {
         let Some(Announced { issuing, .. }) = self.announced.lock().clone() else { return false };
         let Trusted { authorities, certified_by } = self.believed();
@@ -193,7 +194,7 @@ impl Identity {
     }
 }
 
-/// How long a certificate is still good; None where it is over.
+/// How long a certificate is still valid; None if it has expired.
 fn left(certificate_pem: &str) -> Option<Duration> {
     let expires_at = proctor_pki::expires_at(certificate_pem).ok()?;
     u64::try_from(expires_at.as_millisecond() - clock::unix_millis())

@@ -1,11 +1,11 @@
 //! The relay of a cloud area: agents connect to it as if it were the server, and it carries their sessions over a few
 //! connections to the server.
 //!
-//! Promised: a relay carries and holds no key that could command an agent or report for one. It passes frames on as
-//! they are, but for heartbeats, which it answers and reports together; enrolments pass through it whole, protected up
-//! to the server. What it holds of each agent is bounded, and so is how many there are. When its connection to the
-//! server is gone, so are the sessions on it: the agents come back, here or through another relay, and their ledgers
-//! have what was not acknowledged. Absent: a spool of its own, and what sessions say.
+//! Promised: a relay carries and holds no key that could command an agent or report for one. It forwards frames
+//! unchanged, except heartbeats, which it answers and reports in batches; enrolments pass through it whole,
+//! protected up to the server. What it holds per agent is bounded, and so is the number of agents. If its
+//! connection to the server is lost, so are the sessions on it: the agents come back, here or through another
+//! relay, and their ledgers have what was not acknowledged. Absent: a spool of its own, and what sessions say.
 //!
 //! Start at `listener` (agents), `upstream` (the server) and `passenger` (one agent between them).
 
@@ -30,14 +30,14 @@ use proctor_wire::RELAY_STREAMS_MAX;
 
 pub use identity::is_enrolled;
 
-/// Agents of one relay at most, whatever is asked for: each takes a descriptor and some memory.
+/// Agents of one relay at most, whatever the setting: each takes a descriptor and some memory.
 pub const AGENTS_MAX: u32 = 20_000;
 /// Connections to the server at most.
 pub const CONNECTIONS_MAX: u32 = 4;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `HOST:PORT` of the server's link; the connections take turns where there are several.
+    /// `HOST:PORT` of the server's link; if there are several, the connections use them in turn.
     pub upstreams: Vec<String>,
     pub listen: SocketAddr,
     /// A join token for relays; needed only until the state directory holds an identity.
@@ -82,8 +82,8 @@ pub enum RelayError {
     ConnectionsForAgents { max: usize },
 }
 
-/// A relay that listens, until it is dropped: then its connections to the server carry nothing more, before the tasks of
-/// the agents end one by one. To the server they go with their relay, and have not left it.
+/// A running relay, until it is dropped: then its connections to the server carry nothing more, before the tasks of
+/// the agents end one by one. To the server the agents disconnect with their relay, rather than one by one.
 #[derive(Debug)]
 pub struct Relay {
     pub address: SocketAddr,
@@ -97,7 +97,7 @@ impl Drop for Relay {
     }
 }
 
-/// Enrols where that is needed, which may take until the server can be reached, then listens. Runs until `tasks` end.
+/// Enrols if needed, which may take until the server can be reached, then listens. Runs until `tasks` end.
 pub async fn start(options: Options, tasks: &Tasks) -> Result<Relay, RelayError> {
     check(&options)?;
     let lock = lock(&options.state_dir)?;
@@ -128,7 +128,7 @@ fn check(options: &Options) -> Result<(), RelayError> {
     Ok(())
 }
 
-/// Held as long as the relay runs; the kernel lets go of it when the relay dies.
+/// Held while the relay runs; the kernel releases it when the relay dies.
 fn lock(state_dir: &Path) -> Result<std::fs::File, RelayError> {
     let failed = |source| RelayError::StateDir { path: state_dir.to_owned(), source };
     private::dir(state_dir)?;

@@ -1,9 +1,9 @@
-//! Where agents connect: sessions, which end here and go on as streams, and enrolments, which pass through.
+//! Where agents connect: sessions, which end here and continue as streams, and enrolments, which pass through.
 //!
-//! Promised: without a connection to the server nobody is let in, so that agents try another relay at once; peers that
-//! stall in their handshake keep nobody off; the key of one agent has a few connections and no more; an enrolment is protected up to
-//! the server, and a relay sees neither the token nor what comes of it. What passes through is nothing but enrolments,
-//! a few from one network, each short. Absent: which agents may come; the server says so.
+//! Promised: without a connection to the server nobody is let in, so that agents try another relay at once; peers
+//! that stall in their handshake keep nobody out; one agent key has only a few connections; an enrolment is
+//! protected up to the server, and a relay sees neither the token nor the result. Nothing but enrolments passes
+//! through, a few per network, each short. Absent: which agents may connect; the server decides.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,8 +19,8 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::boarding::{Boarding, TurnedAway, tell_busy};
-use crate::client_hello::{Rewound, peek_alpn};
+use crate::boarding::{Boarding, NotBoarded, tell_busy};
+use crate::client_hello::{PrefixedStream, peek_alpn};
 use crate::enrolments::Enrolments;
 use crate::greetings::KeyedLimit;
 use crate::identity::Identity;
@@ -30,17 +30,17 @@ use crate::{Options, RelayError};
 
 /// For the handshake.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
-/// From an agent's handshake to its welcome: less than an agent waits. A server that is busy gets all of that time: an
+/// From an agent's handshake to its welcome: less than an agent waits. A busy server gets all of that time: an
 /// agent that is cut off greets again, and costs it more.
 const WELCOME_LIMIT: Duration = Duration::from_secs(9);
-/// Connections of one key: an agent may come back while the old ones are not gone yet.
+/// Connections per key: an agent may come back before its old ones are gone.
 const OF_KEY_MAX: usize = 4;
-/// How long an enrolment may take, and how long it may be silent; and how long each address of the server is tried.
+/// How long an enrolment may take, how long it may be silent, and how long each address of the server is tried.
 const ENROLMENT_LIMIT: Duration = Duration::from_secs(20);
 const ENROLMENT_SILENCE_MAX: Duration = Duration::from_secs(5);
 const SERVER_CONNECT_LIMIT: Duration = Duration::from_secs(3);
 
-struct Door {
+struct ListenerContext {
     identity: Arc<Identity>,
     upstreams: Arc<Upstreams>,
     boarding: Boarding,
@@ -60,7 +60,7 @@ pub(crate) async fn start(
     let listen_error = |source| RelayError::Listen { address: options.listen, source };
     let listener = TcpListener::bind(options.listen).await.map_err(listen_error)?;
     let address = listener.local_addr().map_err(listen_error)?;
-    let door = Arc::new(Door {
+    let context = Arc::new(ListenerContext {
         identity,
         upstreams,
         boarding: Boarding::default(),
@@ -70,38 +70,38 @@ pub(crate) async fn start(
         of_keys: KeyedLimit::new(OF_KEY_MAX),
     });
     let of_tasks = tasks.clone();
-    tasks.spawn_critical("agent listener", accept(listener, door, of_tasks));
+    tasks.spawn_critical("agent listener", accept(listener, context, of_tasks));
     tracing::info!(%address, "listening for agents");
     Ok(address)
 }
 
-async fn accept(listener: TcpListener, door: Arc<Door>, tasks: Tasks) {
+async fn accept(listener: TcpListener, context: Arc<ListenerContext>, tasks: Tasks) {
     let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of descriptors, mostly: the sessions that are there live on.
+                // Usually out of descriptors: existing sessions live on.
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(backoff.next_wait()).await;
                 continue;
             }
         };
         backoff.reset();
-        if !door.upstreams.is_connected() {
+        if !context.upstreams.is_connected() {
             tracing::debug!(%peer, "not connected to the server: a connection is closed");
             continue;
         }
-        let silent = door.greetings.enter(peer.ip());
-        let (door, of_tasks) = (door.clone(), tasks.clone());
+        let silent = context.greetings.enter(peer.ip());
+        let (context, of_tasks) = (context.clone(), tasks.clone());
         tasks.spawn("agent greeting", async move {
             if !silent.speaks(&stream).await {
                 return tracing::debug!(%peer, "a peer said nothing");
             }
-            let Some(admitted) = door.greetings.admit(peer.ip()).await else {
+            let Some(admitted) = context.greetings.admit(peer.ip()).await else {
                 return tracing::debug!(%peer, "too many handshakes: a new connection is closed");
             };
-            let greeting = Box::pin(greet(stream, peer, door.clone(), of_tasks));
+            let greeting = Box::pin(greet(stream, peer, context.clone(), of_tasks));
             tokio::select! {
                 ended = tokio::time::timeout(GREETING_LIMIT, greeting) => if ended.is_err() {
                     tracing::debug!(%peer, "a peer did not finish its greeting in time");
@@ -114,14 +114,14 @@ async fn accept(listener: TcpListener, door: Arc<Door>, tasks: Tasks) {
     }
 }
 
-/// What a peer wants here.
+/// What a peer wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     Session,
     Enrolment,
 }
 
-/// One protocol, and no others beside it: the server must not choose another one behind our back.
+/// Exactly one protocol: the server must not choose another one behind our back.
 fn wanted(names: &[Vec<u8>]) -> Option<Wanted> {
     let [name] = names else { return None };
     match name.as_slice() {
@@ -131,10 +131,10 @@ fn wanted(names: &[Vec<u8>]) -> Option<Wanted> {
     }
 }
 
-/// What the peer asks for decides where it goes; what takes longer than a greeting gets a task of its own.
-async fn greet(stream: TcpStream, peer: SocketAddr, door: Arc<Door>, tasks: Tasks) {
+/// Dispatches by what the peer asks for; what takes longer than a greeting gets a task of its own.
+async fn greet(stream: TcpStream, peer: SocketAddr, context: Arc<ListenerContext>, tasks: Tasks) {
     let _ = prepare_link(&stream);
-    // While the way to the server is blocked an agent is answered unasked: only this tells that its host is gone.
+    // While the path to the server is blocked, an agent is answered unasked: only this shows that its host is gone.
     let _ = end_unacknowledged(&stream, passenger::WRITE_LIMIT);
     let (names, stream) = match peek_alpn(stream).await {
         Ok(peeked) => peeked,
@@ -144,7 +144,7 @@ async fn greet(stream: TcpStream, peer: SocketAddr, door: Arc<Door>, tasks: Task
         Some(Wanted::Session) => {}
         Some(Wanted::Enrolment) => {
             return tasks.spawn("enrolment", async move {
-                if let Err(error) = tokio::time::timeout(ENROLMENT_LIMIT, Box::pin(enrol(&door, peer, stream)))
+                if let Err(error) = tokio::time::timeout(ENROLMENT_LIMIT, Box::pin(enrol(&context, peer, stream)))
                     .await
                     .unwrap_or_else(|late| Err(late.into()))
                 {
@@ -152,23 +152,23 @@ async fn greet(stream: TcpStream, peer: SocketAddr, door: Arc<Door>, tasks: Task
                 }
             });
         }
-        None => return tracing::debug!(%peer, "a peer speaks no protocol of ours, or several"),
+        None => return tracing::debug!(%peer, "a peer offers no supported protocol, or several"),
     }
-    let tls = match TlsAcceptor::from(door.identity.to_agents()).accept(stream).await {
+    let tls = match TlsAcceptor::from(context.identity.to_agents()).accept(stream).await {
         Ok(tls) => tls,
         Err(error) => return tracing::debug!(%peer, %error, "TLS handshake failed"),
     };
-    door.greetings.know([peer.ip()]);
-    let Ok(seat) = door.agents.clone().try_acquire_owned() else {
+    context.greetings.know([peer.ip()]);
+    let Ok(seat) = context.agents.clone().try_acquire_owned() else {
         return tracing::warn!(%peer, "too many agents, rejecting connection");
     };
     tasks.spawn("agent", async move {
         let _seat = seat;
-        Box::pin(carry(tls, peer, &door)).await;
+        Box::pin(carry(tls, peer, &context)).await;
     });
 }
 
-async fn carry(tls: TlsStream<Rewound<TcpStream>>, peer: SocketAddr, door: &Door) {
+async fn carry(tls: TlsStream<PrefixedStream<TcpStream>>, peer: SocketAddr, context: &ListenerContext) {
     let chain = tls.get_ref().1.peer_certificates().unwrap_or_default();
     let Some(certificate) = chain.first() else { return };
     let key = match proctor_pki::key_fingerprint_der(certificate) {
@@ -176,17 +176,17 @@ async fn carry(tls: TlsStream<Rewound<TcpStream>>, peer: SocketAddr, door: &Door
         Err(error) => return tracing::debug!(%peer, %error, "the certificate of an agent cannot be read"),
     };
     let certificate_der = certificate.as_ref().to_vec();
-    let Some(_of_key) = door.of_keys.take(key.clone()) else {
+    let Some(_of_key) = context.of_keys.take(key.clone()) else {
         return tracing::debug!(%peer, key, "an agent has too many connections: one is closed");
     };
     let welcome_by = Instant::now() + WELCOME_LIMIT;
-    let passage = match door.boarding.board(&door.upstreams, &key, certificate_der).await {
+    let passage = match context.boarding.board(&context.upstreams, &key, certificate_der).await {
         Ok(passage) => passage,
-        Err(TurnedAway::Busy(retry_after)) => {
+        Err(NotBoarded::Busy(retry_after)) => {
             tracing::debug!(%peer, ?retry_after, "too many greetings: an agent is told to come back");
             return Box::pin(tell_busy(tls, retry_after)).await;
         }
-        Err(TurnedAway::NoRoom) => {
+        Err(NotBoarded::NoRoom) => {
             return tracing::debug!(%peer, "no connection to the server has room: an agent is turned away");
         }
     };
@@ -194,19 +194,19 @@ async fn carry(tls: TlsStream<Rewound<TcpStream>>, peer: SocketAddr, door: &Door
     tracing::debug!(%peer, error = ended.err().map(|error| error.to_string()), "agent disconnected");
 }
 
-/// Bytes both ways between the peer and the server, as they are.
-async fn enrol(door: &Door, peer: SocketAddr, stream: Rewound<TcpStream>) -> io::Result<()> {
-    let slot = door.enrolments.begin(peer.ip()).ok_or_else(|| io::Error::other("too many enrolments from there"))?;
+/// Copies bytes both ways between the peer and the server.
+async fn enrol(context: &ListenerContext, peer: SocketAddr, stream: PrefixedStream<TcpStream>) -> io::Result<()> {
+    let slot = context.enrolments.begin(peer.ip()).ok_or_else(|| io::Error::other("too many enrolments from there"))?;
     tokio::select! {
-        passed = pass_to_server(door, stream) => passed,
+        passed = pass_to_server(context, stream) => passed,
         () = slot.gives_way.cancelled() => Err(io::Error::other("it gives way to a newer one")),
     }
 }
 
-async fn pass_to_server(door: &Door, stream: Rewound<TcpStream>) -> io::Result<()> {
+async fn pass_to_server(context: &ListenerContext, stream: PrefixedStream<TcpStream>) -> io::Result<()> {
     let (first, peer) = stream.into_parts();
     let mut server = None;
-    for address in &door.upstreams.addresses {
+    for address in &context.upstreams.addresses {
         let connecting = tokio::time::timeout(SERVER_CONNECT_LIMIT, TcpStream::connect(address));
         match connecting.await.unwrap_or_else(|late| Err(late.into())) {
             Ok(connected) => {
@@ -221,7 +221,7 @@ async fn pass_to_server(door: &Door, stream: Rewound<TcpStream>) -> io::Result<(
     pass_through(peer, server).await
 }
 
-/// Until both have ended, or neither says anything.
+/// Until both have ended, or both are silent.
 async fn pass_through<P, S>(peer: P, mut server: S) -> io::Result<()>
 where
     P: AsyncRead + AsyncWrite + Unpin,

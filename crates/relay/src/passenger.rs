@@ -1,10 +1,11 @@
 //! One agent between its own connection and its stream to the server.
 //!
-//! Promised: frames pass as they are and in order, both ways; a heartbeat is answered here and noted for the server, and
-//! the answer never falls inside another frame. An agent whose large frame is on its way, with its heartbeats behind it,
-//! is answered as long as the frame moves, or is held back here because the way to the server is slow. Before the server has welcomed the agent no heartbeat counts, and an agent that
-//! is not welcomed in time ends. A side that is slow holds back the other side of this agent and no other. It ends when
-//! either side does; what the server said before it ended still reaches the agent.
+//! Promised: frames are forwarded unchanged and in order, both ways; a heartbeat is answered here and recorded for
+//! the server, and the answer never falls inside another frame. An agent whose large frame is in transit, with its
+//! heartbeats behind it, is answered as long as the frame moves, or is held back here because the path to the
+//! server is slow. Before the server has welcomed the agent no heartbeat counts, and an agent that is not welcomed
+//! in time is closed. A slow side holds back the other side of this agent and no other agent. It ends when either
+//! side does; what the server said before it ended still reaches the agent.
 
 use std::collections::HashSet;
 use std::io;
@@ -24,21 +25,21 @@ use crate::greetings::Greeting;
 
 /// Read at a time; an idle agent holds no more.
 const READ_BYTES: usize = 4 * 1024;
-/// An agent that does not take a few kilobytes for so long reads no more.
+/// An agent that does not take a few kilobytes for this long has stopped reading.
 pub(crate) const WRITE_LIMIT: Duration = Duration::from_secs(30);
 /// The server's challenge and its welcome: then the greeting is over.
 const GREETING_FRAMES: u64 = 2;
-/// Heartbeats that are answered; an agent that sends more before it reads gets the answers of these.
+/// Heartbeats that are answered; an agent that sends more before it reads gets only these answers.
 const UNANSWERED_MAX: u32 = 4;
-/// While a frame moves, the agent hears from us at least so often: it gives a server up after three heartbeats of three
-/// seconds.
+/// While a frame moves, the agent hears from us at least this often: it gives a server up after three heartbeats of
+/// three seconds.
 const ANSWER_PERIOD: Duration = Duration::from_secs(2);
 
 /// Agents of one upstream connection that have sent a heartbeat since the last report.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heard(Arc<Mutex<HashSet<u32>>>);
+pub(crate) struct HeartbeatSet(Arc<Mutex<HashSet<u32>>>);
 
-impl Heard {
+impl HeartbeatSet {
     fn note(&self, stream: u32) {
         self.0.lock().insert(stream);
     }
@@ -48,15 +49,15 @@ impl Heard {
     }
 }
 
-/// What the two directions of an agent tell each other.
+/// State shared by the two directions of an agent.
 #[derive(Debug, Default)]
-struct Between {
+struct SharedState {
     is_welcomed: AtomicBool,
     unanswered: AtomicU32,
     is_beat: Notify,
 }
 
-impl Between {
+impl SharedState {
     fn answer(&self, beats: u32) {
         self.unanswered.fetch_add(beats, Ordering::Relaxed);
         self.is_beat.notify_one();
@@ -66,7 +67,7 @@ impl Between {
         self.is_welcomed.load(Ordering::Relaxed)
     }
 
-    /// Returns where the agent was not welcomed by then.
+    /// Returns if the agent was not welcomed by then.
     async fn late(&self, welcome_by: Instant) {
         tokio::time::sleep_until(welcome_by).await;
         if self.is_welcomed() {
@@ -75,24 +76,24 @@ impl Between {
     }
 }
 
-/// Carries until one of both ends. `greeting` is given back when the server has welcomed the agent.
+/// Carries until either side ends. `greeting` is released when the server has welcomed the agent.
 pub(crate) async fn carry<A>(
     agent: A,
     stream: MuxStream,
-    heard: &Heard,
+    heard: &HeartbeatSet,
     greeting: Greeting,
     welcome_by: Instant,
 ) -> io::Result<()>
 where
     A: AsyncRead + AsyncWrite + Unpin,
 {
-    let (number, between) = (stream.number(), Between::default());
+    let (number, shared) = (stream.number(), SharedState::default());
     let (mut from_agent, mut to_agent) = tokio::io::split(agent);
     let (from_server, to_server) = tokio::io::split(stream);
     let is_said = tokio::select! {
-        ended = up(&mut from_agent, to_server, &between, || heard.note(number)) => return ended,
-        ended = down(from_server, &mut to_agent, &between, greeting) => ended,
-        () = between.late(welcome_by) => Err(io::Error::new(io::ErrorKind::TimedOut, "the server has not welcomed the agent")),
+        ended = up(&mut from_agent, to_server, &shared, || heard.note(number)) => return ended,
+        ended = down(from_server, &mut to_agent, &shared, greeting) => ended,
+        () = shared.late(welcome_by) => Err(io::Error::new(io::ErrorKind::TimedOut, "the server has not welcomed the agent")),
     };
     is_said?;
     Box::pin(hang_up(from_agent.unsplit(to_agent))).await;
@@ -102,7 +103,7 @@ where
 async fn up(
     mut agent: impl AsyncRead + Unpin,
     mut server: impl AsyncWrite + Unpin,
-    between: &Between,
+    shared: &SharedState,
     note: impl Fn(),
 ) -> io::Result<()> {
     let (mut read, mut passed) = (BytesMut::with_capacity(READ_BYTES), BytesMut::new());
@@ -113,13 +114,13 @@ async fn up(
             return Ok(());
         }
         let beats = filter.pass(&read, &mut passed);
-        if beats > 0 && between.is_welcomed() {
+        if beats > 0 && shared.is_welcomed() {
             note();
-            between.answer(beats);
+            shared.answer(beats);
             answered_at = Instant::now();
         } else if !filter.is_between_frames() && answered_at.elapsed() >= ANSWER_PERIOD {
             // The heartbeats are behind the frame.
-            between.answer(1);
+            shared.answer(1);
             answered_at = Instant::now();
         }
         let mut writing = pin!(server.write_all(&passed));
@@ -127,15 +128,15 @@ async fn up(
             if let Ok(written) = tokio::time::timeout(ANSWER_PERIOD, &mut writing).await {
                 break written;
             }
-            // Nothing is read of the agent meanwhile, so its heartbeats wait with the rest.
-            if between.is_welcomed() {
+            // The agent is not read meanwhile, so its heartbeats wait with the rest.
+            if shared.is_welcomed() {
                 note();
-                between.answer(1);
+                shared.answer(1);
                 answered_at = Instant::now();
             }
         };
         if written.is_err() {
-            // The stream is over. Its last words may be on their way, and the other direction ends with them.
+            // The stream is over. Its last messages may be in transit, and the other direction ends with them.
             return std::future::pending().await;
         }
         passed.clear();
@@ -145,7 +146,7 @@ async fn up(
 async fn down(
     mut server: impl AsyncRead + Unpin,
     mut agent: impl AsyncWrite + Unpin,
-    between: &Between,
+    shared: &SharedState,
     greeting: Greeting,
 ) -> io::Result<()> {
     let (mut read, mut passed) = (BytesMut::with_capacity(READ_BYTES), BytesMut::new());
@@ -155,13 +156,13 @@ async fn down(
         read.clear();
         let count = tokio::select! {
             count = server.read_buf(&mut read) => Some(count?),
-            () = between.is_beat.notified() => None,
+            () = shared.is_beat.notified() => None,
         };
         filter.pass(&read, &mut passed);
         if filter.passed() >= GREETING_FRAMES && filter.is_between_frames() {
-            between.is_welcomed.store(true, Ordering::Relaxed);
+            shared.is_welcomed.store(true, Ordering::Relaxed);
             greeting.take();
-            for _ in 0..between.unanswered.swap(0, Ordering::Relaxed).min(UNANSWERED_MAX) {
+            for _ in 0..shared.unanswered.swap(0, Ordering::Relaxed).min(UNANSWERED_MAX) {
                 passed.extend_from_slice(&reply);
             }
         }
@@ -190,22 +191,22 @@ mod tests {
         Instant::now() + WELCOME_LIMIT
     }
 
-    struct Ride {
+    struct TestLink {
         agent: tokio::io::DuplexStream,
         server: Streams,
-        heard: Heard,
+        heard: HeartbeatSet,
         greetings: Greetings,
     }
 
-    impl Ride {
+    impl TestLink {
         /// The server says this.
-        fn told(&self, bytes: &[u8]) {
+        fn server_sends(&self, bytes: &[u8]) {
             self.server.handle(RelayFrame::Data { stream: 1, bytes: bytes.to_vec() }).unwrap();
         }
 
         /// The server has welcomed the agent, which knows it.
         async fn welcomed(&mut self) {
-            self.told(&[frame(b"challenge"), frame(b"welcome")].concat());
+            self.server_sends(&[frame(b"challenge"), frame(b"welcome")].concat());
             self.agent.read_exact(&mut [0; 13 + 11]).await.unwrap();
         }
 
@@ -232,46 +233,46 @@ mod tests {
     }
 
     /// Runs `work` as agent and server of one passenger.
-    async fn ride<T>(work: impl AsyncFnOnce(&mut Ride) -> T) -> T {
+    async fn with_link<T>(work: impl AsyncFnOnce(&mut TestLink) -> T) -> T {
         let (agent, relayed) = tokio::io::duplex(64 * 1024);
-        let (streams, heard, greetings) = (Streams::new(4), Heard::default(), Greetings::default());
+        let (streams, heard, greetings) = (Streams::new(4), HeartbeatSet::default(), Greetings::default());
         let stream = streams.open(Vec::new()).unwrap();
         let greeting = greetings.begin("key").await.unwrap();
-        let mut ride = Ride { agent, server: streams, heard: heard.clone(), greetings };
+        let mut link = TestLink { agent, server: streams, heard: heard.clone(), greetings };
         tokio::select! {
-            result = work(&mut ride) => result,
+            result = work(&mut link) => result,
             ended = carry(relayed, stream, &heard, greeting, soon()) => panic!("it ended: {ended:?}"),
         }
     }
 
     #[tokio::test]
     async fn heartbeats_are_answered_and_noted_and_all_else_passes() {
-        ride(async |ride| {
-            ride.welcomed().await;
+        with_link(async |link| {
+            link.welcomed().await;
             let outcome = frame(b"an outcome");
-            ride.agent.write_all(&[beat_frame(), outcome.clone(), beat_frame()].concat()).await.unwrap();
+            link.agent.write_all(&[beat_frame(), outcome.clone(), beat_frame()].concat()).await.unwrap();
 
-            assert_eq!(ride.sent(outcome.len()).await, outcome);
+            assert_eq!(link.sent(outcome.len()).await, outcome);
             let mut answer = [0; 6];
-            ride.agent.read_exact(&mut answer).await.unwrap();
+            link.agent.read_exact(&mut answer).await.unwrap();
             assert_eq!(answer.to_vec(), beat_reply_frame());
-            assert_eq!(ride.heard.take(), [1]);
-            assert!(ride.heard.take().is_empty());
+            assert_eq!(link.heard.take(), [1]);
+            assert!(link.heard.take().is_empty());
         })
         .await;
     }
 
     #[tokio::test]
     async fn heartbeats_before_the_welcome_count_for_nothing() {
-        ride(async |ride| {
+        with_link(async |link| {
             let hello = frame(b"hello");
-            ride.agent.write_all(&[beat_frame(), beat_frame(), hello.clone()].concat()).await.unwrap();
-            assert_eq!(ride.sent(hello.len()).await, hello);
-            assert!(ride.heard.take().is_empty(), "the server may not know the stream yet");
+            link.agent.write_all(&[beat_frame(), beat_frame(), hello.clone()].concat()).await.unwrap();
+            assert_eq!(link.sent(hello.len()).await, hello);
+            assert!(link.heard.take().is_empty(), "the server may not know the stream yet");
 
-            ride.told(&[frame(b"challenge"), frame(b"welcome"), frame(b"x")].concat());
+            link.server_sends(&[frame(b"challenge"), frame(b"welcome"), frame(b"x")].concat());
             let mut came = [0; 13 + 11 + 5];
-            ride.agent.read_exact(&mut came).await.unwrap();
+            link.agent.read_exact(&mut came).await.unwrap();
 
             assert_eq!(came.to_vec(), [frame(b"challenge"), frame(b"welcome"), frame(b"x")].concat());
         })
@@ -280,18 +281,18 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_waits_for_the_end_of_the_frame_that_is_on_its_way() {
-        ride(async |ride| {
-            ride.welcomed().await;
+        with_link(async |link| {
+            link.welcomed().await;
             let command = frame(&[7; 100]);
-            ride.told(&command[..50]);
+            link.server_sends(&command[..50]);
             let mut half = [0; 50];
-            ride.agent.read_exact(&mut half).await.unwrap();
-            ride.agent.write_all(&[beat_frame(), frame(b"x")].concat()).await.unwrap();
-            ride.sent(5).await;
-            ride.told(&command[50..]);
+            link.agent.read_exact(&mut half).await.unwrap();
+            link.agent.write_all(&[beat_frame(), frame(b"x")].concat()).await.unwrap();
+            link.sent(5).await;
+            link.server_sends(&command[50..]);
 
             let mut rest = vec![0; 54 + 6];
-            ride.agent.read_exact(&mut rest).await.unwrap();
+            link.agent.read_exact(&mut rest).await.unwrap();
 
             assert_eq!(rest[..54], command[50..]);
             assert_eq!(rest[54..], beat_reply_frame());
@@ -301,16 +302,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_agent_hears_from_us_while_its_large_frame_moves_slowly() {
-        ride(async |ride| {
-            ride.welcomed().await;
+        with_link(async |link| {
+            link.welcomed().await;
             let large = frame(&[7; 64 * 1024]);
             let (mut answers, begun) = (0, Instant::now());
             for piece in large.chunks(1024) {
-                ride.agent.write_all(piece).await.unwrap();
-                ride.sent(piece.len()).await;
+                link.agent.write_all(piece).await.unwrap();
+                link.sent(piece.len()).await;
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 let mut answer = [0; 6];
-                while let Ok(read) = tokio::time::timeout(Duration::ZERO, ride.agent.read_exact(&mut answer)).await {
+                while let Ok(read) = tokio::time::timeout(Duration::ZERO, link.agent.read_exact(&mut answer)).await {
                     read.unwrap();
                     assert_eq!(answer.to_vec(), beat_reply_frame());
                     answers += 1;
@@ -319,19 +320,19 @@ mod tests {
 
             let periods = begun.elapsed().as_secs() / ANSWER_PERIOD.as_secs();
             assert!((periods - 2..=periods).contains(&answers), "{answers} answers in {periods} periods");
-            assert!(ride.heard.take().is_empty(), "the server sees its bytes");
+            assert!(link.heard.take().is_empty(), "the server sees its bytes");
         })
         .await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_agent_that_stops_inside_a_frame_hears_nothing() {
-        ride(async |ride| {
-            ride.welcomed().await;
-            ride.agent.write_all(&frame(&[7; 1024])[..100]).await.unwrap();
-            ride.sent(100).await;
+        with_link(async |link| {
+            link.welcomed().await;
+            link.agent.write_all(&frame(&[7; 1024])[..100]).await.unwrap();
+            link.sent(100).await;
 
-            let answer = tokio::time::timeout(10 * ANSWER_PERIOD, ride.agent.read_u8()).await;
+            let answer = tokio::time::timeout(10 * ANSWER_PERIOD, link.agent.read_u8()).await;
 
             assert!(answer.is_err());
         })
@@ -340,10 +341,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_agent_hears_from_us_while_the_way_to_the_server_is_blocked() {
-        ride(async |ride| {
-            ride.welcomed().await;
+        with_link(async |link| {
+            link.welcomed().await;
             let large = frame(&[7; 256 * 1024]);
-            let (mut from_us, mut to_us) = tokio::io::split(&mut ride.agent);
+            let (mut from_us, mut to_us) = tokio::io::split(&mut link.agent);
             let write = async {
                 to_us.write_all(&large).await.unwrap();
                 std::future::pending::<()>().await;
@@ -364,7 +365,7 @@ mod tests {
             }
 
             assert!(begun.elapsed() <= 21 * ANSWER_PERIOD, "{:?}", begun.elapsed());
-            assert_eq!(ride.heard.take(), [1], "the server knows that it is there");
+            assert_eq!(link.heard.take(), [1], "the server knows that it is there");
         })
         .await;
     }
@@ -380,10 +381,10 @@ mod tests {
             streams.handle(RelayFrame::Data { stream: 1, bytes: frame(b"busy") }).unwrap();
             streams.handle(RelayFrame::Close { stream: 1 }).unwrap();
 
-            let (heard, mut said) = (Heard::default(), Vec::new());
+            let (heard, mut said) = (HeartbeatSet::default(), Vec::new());
             let read = async {
                 agent.read_to_end(&mut said).await.unwrap();
-                // It is still being read, so its kernel is told of no reset.
+                // It is still being read, so its kernel sees no reset.
                 agent.write_all(&[7; 128 * 1024]).await.unwrap();
                 drop(agent);
             };
@@ -396,14 +397,14 @@ mod tests {
 
     #[tokio::test]
     async fn the_greeting_is_over_with_the_second_frame_of_the_server() {
-        ride(async |ride| {
-            ride.told(&frame(b"challenge"));
-            ride.agent.read_exact(&mut [0; 13]).await.unwrap();
-            assert_eq!(ride.greetings.under_way(), 1);
-            ride.told(&frame(b"welcome"));
-            ride.agent.read_exact(&mut [0; 11]).await.unwrap();
+        with_link(async |link| {
+            link.server_sends(&frame(b"challenge"));
+            link.agent.read_exact(&mut [0; 13]).await.unwrap();
+            assert_eq!(link.greetings.under_way(), 1);
+            link.server_sends(&frame(b"welcome"));
+            link.agent.read_exact(&mut [0; 11]).await.unwrap();
 
-            assert_eq!(ride.greetings.under_way(), 0);
+            assert_eq!(link.greetings.under_way(), 0);
         })
         .await;
     }
@@ -417,7 +418,7 @@ mod tests {
         streams.handle(RelayFrame::Data { stream: 1, bytes: frame(b"challenge") }).unwrap();
 
         let begun = Instant::now();
-        let ended = carry(relayed, stream, &Heard::default(), greeting, soon()).await;
+        let ended = carry(relayed, stream, &HeartbeatSet::default(), greeting, soon()).await;
 
         assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert_eq!(begun.elapsed().as_secs(), WELCOME_LIMIT.as_secs());
@@ -432,7 +433,7 @@ mod tests {
         let greeting = Greetings::default().begin("key").await.unwrap();
 
         streams.end();
-        carry(relayed, stream, &Heard::default(), greeting, soon()).await.unwrap();
+        carry(relayed, stream, &HeartbeatSet::default(), greeting, soon()).await.unwrap();
 
         assert_eq!(agent.read(&mut [0; 8]).await.unwrap(), 0);
     }

@@ -1,9 +1,9 @@
 //! The connections to the server, and the agents that each of them carries.
 //!
-//! Promised: a connection that ends, or from which nothing comes for a while, ends the streams on it and is made again;
-//! an agent gets the connection with the fewest agents; the heartbeats of all agents go out together, and in time however
-//! much else there is to send. The certificate is renewed over a connection long before it ends. Absent: the agents' side
-//! (see `listener`).
+//! Promised: a connection that ends, or is silent for a while, closes its streams and is re-established; an agent
+//! gets the connection with the fewest agents; the heartbeats of all agents are sent together, and in time however
+//! much else there is to send. The certificate is renewed over a connection long before it expires. Absent: the
+//! agents' side (see `listener`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use proctor_runtime::{Backoff, Tasks, prepare_link};
 use proctor_wire::{
     Counted, Incoming, Lost, MuxError, MuxStream, NoSession, Outgoing, RELAY_STREAMS_MAX, RelayCodec, RelayFrame,
-    Streams, Trusted, WireError, ends, framed,
+    Streams, Trusted, ends, framed,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -23,73 +23,62 @@ use tokio_rustls::client::TlsStream;
 
 use crate::greetings::{Greeting, Greetings};
 use crate::identity::Identity;
-use crate::passenger::Heard;
+use crate::passenger::HeartbeatSet;
 use crate::{Options, explain};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// A server from which no byte comes for so long is gone; it answers what is sent every second or so.
+/// A server that sends no byte for this long is gone; it answers what is sent every second or so.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// What the server may ask for; beyond it, ours counts.
+/// Upper bound on what the server may ask for.
 const BEATS_INTERVAL_MAX: Duration = Duration::from_secs(5);
 const RENEW_PERIOD: Duration = Duration::from_secs(3600);
-/// A connection of this length was a success.
+/// A connection that lasted this long was a success.
 const STEADY: Duration = Duration::from_secs(30);
 /// How often the log says how many agents there are.
 const REPORT_PERIOD: Duration = Duration::from_secs(60);
-/// After a refusal that only people can cure, about so long.
+/// Wait after a refusal that only people can resolve.
 const REFUSED_WAIT: Duration = Duration::from_secs(30);
 
 type Stream = TlsStream<Counted<TcpStream>>;
 type Frames = Outgoing<Stream, RelayFrame, RelayFrame>;
 type Arrivals = Incoming<Stream, RelayFrame, RelayFrame>;
 
+/// Why a connection to the server has ended.
 #[derive(Debug, thiserror::Error)]
 enum UpstreamEnd {
-    #[error("cannot connect")]
-    Connect(#[from] std::io::Error),
-    #[error("the server does not answer")]
-    Silent,
-    #[error("the server does not read")]
-    Stuck,
-    #[error("the server closed the connection")]
-    Closed,
-    #[error("the server refused: {reason}")]
-    Refused { reason: String, retry: bool },
-    #[error("the server broke the rules of the connection")]
+    #[error(transparent)]
+    Session(#[from] NoSession),
+    #[error("the server violated the protocol")]
     Rules(#[from] MuxError),
-    #[error("the server said what only a relay says")]
+    #[error("the server sent a message that only a relay may send")]
     Misspoken,
-    #[error("the link broke")]
-    Link(#[source] WireError),
     #[error("the identity cannot be used")]
     Pki(#[from] proctor_pki::PkiError),
 }
 
 impl UpstreamEnd {
+    fn refused(reason: String, retry: bool) -> Self {
+        Self::Session(NoSession::Refused { reason, retry })
+    }
+
     /// What it means and what to do, in one line.
-    fn told(&self, server: &str) -> String {
+    fn explain(&self, server: &str) -> String {
         match self {
-            Self::Silent => explain(&NoSession::Silent, server),
-            Self::Stuck => explain(&NoSession::Stuck, server),
-            Self::Closed => explain(&NoSession::Closed, server),
-            Self::Connect(_)
-            | Self::Refused { .. }
-            | Self::Rules(_)
-            | Self::Misspoken
-            | Self::Link(_)
-            | Self::Pki(_) => explain(self, server),
+            Self::Session(no_session) => explain(no_session, server),
+            Self::Rules(_) | Self::Misspoken | Self::Pki(_) => explain(self, server),
         }
+    }
+}
+
+impl From<std::io::Error> for UpstreamEnd {
+    fn from(error: std::io::Error) -> Self {
+        Self::Session(error.into())
     }
 }
 
 impl From<Lost> for UpstreamEnd {
     fn from(lost: Lost) -> Self {
-        match lost {
-            Lost::Closed => Self::Closed,
-            Lost::Silent => Self::Silent,
-            Lost::Stuck => Self::Stuck,
-            Lost::Broken(error) => Self::Link(error),
-        }
+        Self::Session(lost.into())
     }
 }
 
@@ -97,7 +86,7 @@ impl From<Lost> for UpstreamEnd {
 #[derive(Clone, Debug)]
 struct Open {
     streams: Streams,
-    heard: Heard,
+    heard: HeartbeatSet,
     greetings: Greetings,
 }
 
@@ -111,7 +100,7 @@ pub(crate) struct Upstreams {
 /// What an agent needs of its connection to the server.
 pub(crate) struct Passage {
     pub(crate) stream: MuxStream,
-    pub(crate) heard: Heard,
+    pub(crate) heard: HeartbeatSet,
     pub(crate) greeting: Greeting,
 }
 
@@ -122,11 +111,12 @@ impl Upstreams {
 
     #[cfg(test)]
     pub(crate) fn with_one_connection() -> Self {
-        let open = Open { streams: Streams::new(1000), heard: Heard::default(), greetings: Greetings::default() };
+        let open =
+            Open { streams: Streams::new(1000), heard: HeartbeatSet::default(), greetings: Greetings::default() };
         Self { addresses: Vec::new(), open: Mutex::new(vec![Some(open)]) }
     }
 
-    /// What is open carries nothing more.
+    /// Open connections carry nothing more.
     pub(crate) fn end(&self) {
         self.open.lock().iter().flatten().for_each(|open| open.streams.end());
     }
@@ -142,8 +132,8 @@ impl Upstreams {
         self.open.lock().iter().flatten().min_by_key(|open| open.streams.count()).cloned()
     }
 
-    /// A stream for an agent with this certificate, when it is the turn of its key. None where no connection has room, or
-    /// the key has too many greetings under way.
+    /// A stream for an agent with this certificate, when it is its key's turn. None if no connection has room, or
+    /// the key has too many greetings in progress.
     pub(crate) async fn board(&self, key: &str, certificate_der: Vec<u8>) -> Option<Passage> {
         let Open { streams, heard, greetings } = self.least_used()?;
         let greeting = greetings.begin(key).await?;
@@ -156,45 +146,45 @@ pub(crate) fn start(options: &Options, identity: Arc<Identity>, tasks: &Tasks) -
     let count = options.connections as usize;
     let upstreams = Arc::new(Upstreams { addresses: options.upstreams.clone(), open: Mutex::new(vec![None; count]) });
     for index in 0..count {
-        let keep = Keep {
+        let keeper = ConnectionKeeper {
             index,
             streams_max: RELAY_STREAMS_MAX.min(options.agents_max as usize),
             identity: identity.clone(),
             upstreams: upstreams.clone(),
         };
-        tasks.spawn_critical("upstream connection", keep.run());
+        tasks.spawn_critical("upstream connection", keeper.run());
     }
     let of_report = upstreams.clone();
     tasks.spawn("load report", async move { report(&of_report).await });
     upstreams
 }
 
-/// A line in the log where something has changed, at most one in a period.
+/// Logs a line if something has changed, at most once per period.
 async fn report(upstreams: &Upstreams) {
-    let (mut period, mut told) = (tokio::time::interval(REPORT_PERIOD), (0, 0));
+    let (mut period, mut logged) = (tokio::time::interval(REPORT_PERIOD), (0, 0));
     loop {
         period.tick().await;
         let (connections, agents) = upstreams.load();
-        if (connections, agents) != told {
+        if (connections, agents) != logged {
             tracing::info!(connections, agents, "carrying");
-            told = (connections, agents);
+            logged = (connections, agents);
         }
     }
 }
 
 /// One of the connections.
-struct Keep {
+struct ConnectionKeeper {
     index: usize,
     streams_max: usize,
     identity: Arc<Identity>,
     upstreams: Arc<Upstreams>,
 }
 
-impl Keep {
+impl ConnectionKeeper {
     async fn run(self) {
         let mut short = Backoff::new(Duration::from_millis(100), Duration::from_secs(3));
         let mut refused = Backoff::new(REFUSED_WAIT * 2 / 3, REFUSED_WAIT * 4 / 3);
-        // The connections begin with different addresses.
+        // The connections start with different addresses.
         let addresses = self.upstreams.addresses.iter().cycle().skip(self.index);
         for server in addresses {
             let begun = Instant::now();
@@ -203,30 +193,27 @@ impl Keep {
                 short.reset();
             }
             let wait = match &ended {
-                UpstreamEnd::Refused { retry: false, .. } => refused.next_wait(),
-                UpstreamEnd::Refused { .. }
-                | UpstreamEnd::Connect(_)
-                | UpstreamEnd::Silent
-                | UpstreamEnd::Stuck
-                | UpstreamEnd::Closed
-                | UpstreamEnd::Rules(_)
-                | UpstreamEnd::Misspoken
-                | UpstreamEnd::Link(_)
-                | UpstreamEnd::Pki(_) => short.next_wait(),
+                UpstreamEnd::Session(NoSession::Refused { retry: false, .. }) => refused.next_wait(),
+                UpstreamEnd::Session(_) | UpstreamEnd::Rules(_) | UpstreamEnd::Misspoken | UpstreamEnd::Pki(_) => {
+                    short.next_wait()
+                }
             };
-            tracing::warn!(server, why = %ended.told(server), ?wait, "not connected to the server");
+            tracing::warn!(server, why = %ended.explain(server), ?wait, "not connected to the server");
             tokio::time::sleep(wait).await;
         }
     }
 
     async fn connect_and_carry(&self, server: &str) -> Result<std::convert::Infallible, UpstreamEnd> {
         let connecting = Box::pin(self.connect(server));
-        let connected = tokio::time::timeout(CONNECT_LIMIT, connecting).await.map_err(|_| UpstreamEnd::Silent)?;
+        let connected = tokio::time::timeout(CONNECT_LIMIT, connecting).await.map_err(|_| NoSession::Silent)?;
         let (frames, arrivals, interval) = connected?;
-        let open =
-            Open { streams: Streams::new(self.streams_max), heard: Heard::default(), greetings: Greetings::default() };
+        let open = Open {
+            streams: Streams::new(self.streams_max),
+            heard: HeartbeatSet::default(),
+            greetings: Greetings::default(),
+        };
         tracing::info!(server, "connected to the server");
-        let _listed = Listed::new(self, open.clone());
+        let _open_guard = OpenGuard::new(self, open.clone());
         self.carry(frames, arrivals, interval, &open).await
     }
 
@@ -245,7 +232,7 @@ impl Keep {
                 let interval = beats_interval.clamp(Duration::from_millis(100), BEATS_INTERVAL_MAX);
                 Ok((frames, arrivals, interval))
             }
-            RelayFrame::Refused { reason, retry } => Err(UpstreamEnd::Refused { reason, retry }),
+            RelayFrame::Refused { reason, retry } => Err(UpstreamEnd::refused(reason, retry)),
             _ => Err(UpstreamEnd::Misspoken),
         }
     }
@@ -275,12 +262,12 @@ impl Keep {
                         match self.identity.follow(announced) {
                             Ok(()) => tracing::info!("authorities announced by the control plane"),
                             Err(error) => {
-                                tracing::error!(%error, "announced authorities not accepted, keeping the present ones")
+                                tracing::error!(%error, "announced authorities not accepted, keeping the current ones")
                             }
                         }
                         heard_of.notify_one();
                     }
-                    Some(RelayFrame::Refused { reason, retry }) => return Err(UpstreamEnd::Refused { reason, retry }),
+                    Some(RelayFrame::Refused { reason, retry }) => return Err(UpstreamEnd::refused(reason, retry)),
                     Some(
                         RelayFrame::Hello { .. }
                         | RelayFrame::Welcome { .. }
@@ -301,12 +288,13 @@ impl Keep {
     }
 }
 
-/// Heartbeats and renewals go before what the agents say: a busy connection must not look like one whose agents are gone.
+/// Heartbeats and renewals take precedence over the agents' data: a busy connection must not look like one whose
+/// agents are gone.
 async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
     mut frames: Outgoing<S, RelayFrame, RelayFrame>,
     interval: Duration,
     streams: &Streams,
-    heard: &Heard,
+    heard: &HeartbeatSet,
     renewal: impl Fn() -> Option<Vec<u8>>,
     (is_news, trusted): (&Notify, impl Fn() -> Option<Trusted>),
 ) -> Result<std::convert::Infallible, UpstreamEnd> {
@@ -332,7 +320,7 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
             _ = renewals.tick() => if let Some(csr_der) = renewal() {
                 frames.feed(RelayFrame::Renew { csr_der }).await?;
             },
-            // What the server said about authorities and certificates is answered on the connection that it came on.
+            // What the server says about authorities and certificates is answered on the same connection.
             () = is_news.notified() => {
                 if let Some(trusted) = trusted() {
                     frames.feed(RelayFrame::Trusted(trusted)).await?;
@@ -347,23 +335,23 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// Among the open ones until it is dropped, which also ends its streams.
-struct Listed<'a> {
-    keep: &'a Keep,
+/// One of the open connections until it is dropped, which also ends its streams.
+struct OpenGuard<'a> {
+    keeper: &'a ConnectionKeeper,
     streams: Streams,
 }
 
-impl<'a> Listed<'a> {
-    fn new(keep: &'a Keep, open: Open) -> Self {
+impl<'a> OpenGuard<'a> {
+    fn new(keeper: &'a ConnectionKeeper, open: Open) -> Self {
         let streams = open.streams.clone();
-        keep.upstreams.open.lock()[keep.index] = Some(open);
-        Self { keep, streams }
+        keeper.upstreams.open.lock()[keeper.index] = Some(open);
+        Self { keeper, streams }
     }
 }
 
-impl Drop for Listed<'_> {
+impl Drop for OpenGuard<'_> {
     fn drop(&mut self) {
-        self.keep.upstreams.open.lock()[self.keep.index] = None;
+        self.keeper.upstreams.open.lock()[self.keeper.index] = None;
         self.streams.end();
     }
 }
@@ -378,7 +366,7 @@ mod tests {
     #[tokio::test]
     async fn a_relay_that_stops_says_of_no_agent_that_it_has_left() {
         let streams = Streams::new(2);
-        let open = Open { streams: streams.clone(), heard: Heard::default(), greetings: Greetings::default() };
+        let open = Open { streams: streams.clone(), heard: HeartbeatSet::default(), greetings: Greetings::default() };
         let upstreams = Upstreams { addresses: Vec::new(), open: Mutex::new(vec![Some(open)]) };
         let passage = upstreams.board("key", Vec::new()).await.expect("there is room");
         while streams.poll_frame().is_some() {}
@@ -399,7 +387,7 @@ mod tests {
         let counters = near.counters();
         let (frames, _arrivals): (Outgoing<_, RelayFrame, RelayFrame>, Incoming<_, RelayFrame, RelayFrame>) =
             ends(framed(near, RelayCodec::relay()), counters);
-        let (streams, heard) = (Streams::new(AGENTS), Heard::default());
+        let (streams, heard) = (Streams::new(AGENTS), HeartbeatSet::default());
         let mut agents = Vec::new();
         for _ in 0..AGENTS {
             let mut stream = streams.open(Vec::new()).unwrap();

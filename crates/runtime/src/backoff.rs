@@ -1,4 +1,4 @@
-//! Waiting times between attempts: decorrelated jitter between a floor and a ceiling.
+//! Backoff: decorrelated jitter between a floor and a ceiling.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -32,7 +32,7 @@ impl Backoff {
     }
 }
 
-/// Draws from the randomness that seeds the standard hash maps: good for spreading, not for secrets.
+/// Uses the randomness that seeds the standard hash maps: good for spreading, not for secrets.
 #[derive(Debug, Default)]
 pub struct Dice {
     seed: RandomState,

@@ -1,4 +1,4 @@
-//! The wall clock, which nothing else reads.
+//! The wall clock; nothing else reads it.
 
 /// Unix milliseconds now.
 #[allow(clippy::disallowed_methods, reason = "this is the clock")]

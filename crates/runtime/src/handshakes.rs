@@ -1,15 +1,15 @@
-//! Connections that have not finished their handshake and greeting: how many, and which give way. Each listener has its
-//! own.
+//! Connections that have not finished their handshake and greeting: how many there may be, and which give way. Each
+//! listener has its own.
 //!
-//! Promised: peers that say nothing, or stop in the middle, keep nobody off. A peer that has not said its first word holds
-//! no greeting (see `silent`). When all greetings are taken, one that has stalled gives way to a new one, and of two the one from an
-//! address that is not known.
-//! Addresses are known by the sessions, hosts or authenticated calls that they have; each has a few greetings that nobody else
-//! can take. Of the others, one address (IPv6: one /64) gets most at most; beyond that, its own give way. Where nothing
-//! stalls, one that waits for its turn at the handshake gives way: of the address that has most of them, the one that has
-//! waited longest. Where nobody waits for a turn, the oldest of the address that has most gives way to one that has fewer.
-//! Where all have the same, a new peer waits for a moment and is closed then. Agents try again. Nobody gives way whose
-//! session is being opened: it is the store that is slow.
+//! Promised: peers that say nothing, or stop in the middle, keep nobody out. A peer that has not sent its first
+//! record holds no greeting (see `silent`). When all greetings are taken, a stalled one gives way to a new one,
+//! preferably one from an unknown address. Addresses are known by their sessions, hosts or authenticated calls;
+//! each has a few greetings that nobody else can take. An unknown address (IPv6: one /64) gets most of the rest at
+//! most; beyond that, its own give way. If nothing stalls, a peer that waits for its turn at the handshake gives
+//! way: of the address with most of them, the one that has waited longest. If nobody waits for a turn, the oldest
+//! of the address with the most gives way to one with fewer. If all have the same number, a new peer waits for a
+//! moment and is then closed. Agents retry. A peer whose session is being opened never gives way: then the store is
+//! slow.
 //! Absent: who a peer is; that is proved by its certificate, or by a call.
 
 mod silent;
@@ -28,22 +28,23 @@ use tokio_util::sync::CancellationToken;
 use silent::Silent;
 pub use silent::SilentSlot;
 
-/// Greetings at the same time of addresses that are not known, and of those that are.
+/// Concurrent greetings of unknown addresses, and of known ones.
 const OF_UNKNOWN_MAX: usize = 512;
 const OF_KNOWN_MAX: usize = 512;
-/// Those of one address that is not known, behind which there may be many.
+/// Those of one unknown address, behind which there may be many hosts.
 const OF_UNKNOWN_ADDRESS_MAX: usize = OF_UNKNOWN_MAX / 4 * 3;
-/// Greetings of one known address that count as such: a host has one agent, which may come back before its old
-/// connection is gone; agents behind one address share the greetings of the unknown beyond this.
+/// Greetings reserved for one known address: a host has one agent, which may come back before its old connection is
+/// gone; agents behind a shared address use the greetings of the unknown beyond this.
 const OF_KNOWN_ADDRESS_MAX: usize = 8;
-/// One that has spoken and not greeted yet may be made to give way after this; an agent needs some milliseconds.
+/// One that has sent something but not greeted yet may have to give way after this; an agent needs some
+/// milliseconds.
 const STALLED_AFTER: Duration = Duration::from_secs(3);
-/// Addresses that are remembered; those of the first are kept.
+/// Known addresses that are remembered; the first ones are kept.
 pub const KNOWN_ADDRESSES_MAX: usize = 200_000;
-/// How long a new peer waits for a slot among those that greet, and how often it looks meanwhile for one that has stalled.
+/// How long a new peer waits for a greeting, and how often it looks meanwhile for one that has stalled.
 pub const SLOT_WAIT_MAX: Duration = Duration::from_millis(500);
 const LOOK_PERIOD: Duration = Duration::from_millis(50);
-/// Peers that wait for a greeting; beyond it a new one is closed at once.
+/// Peers that wait for a greeting; beyond this, a new one is closed at once.
 const WAITING_MAX: usize = 256;
 
 #[derive(Debug)]
@@ -74,7 +75,7 @@ struct State {
     next: u64,
 }
 
-/// Addresses that count as one peer: whoever has an IPv6 address mostly has the whole /64 around it.
+/// Addresses that count as one peer: whoever has an IPv6 address usually has the whole /64.
 pub fn share_of(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
@@ -88,17 +89,17 @@ pub struct Greeting {
     peer: IpAddr,
     is_known: bool,
     since: Instant,
-    /// Milliseconds after `since` at which something was heard last.
+    /// Milliseconds after `since` at which it was last heard.
     heard: AtomicU64,
-    /// It has spoken, and it is we who have not begun.
+    /// It has sent its part, and we have not begun.
     waits: AtomicBool,
-    /// It has said all that it has to, and it is the store that has not answered.
+    /// It has sent everything, and the store has not answered.
     is_in_store: AtomicBool,
     pub gives_way: CancellationToken,
 }
 
 impl Greeting {
-    /// It goes on: what it has to say next counts from now.
+    /// It makes progress: the next step is timed from now.
     fn hears(&self) {
         let now = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.heard.store(now, Ordering::Relaxed);
@@ -108,7 +109,7 @@ impl Greeting {
         self.peer
     }
 
-    /// Its address is one of those that are known, and it has a greeting of its own.
+    /// Its address is known, and it has a reserved greeting.
     pub fn is_known(&self) -> bool {
         self.is_known
     }
@@ -124,8 +125,8 @@ impl Greeting {
         self.waits.store(false, Ordering::Relaxed);
     }
 
-    /// Its session is being opened: until then it does not give way. For peers whose certificate was verified alone,
-    /// and for few of them at the same time.
+    /// Its session is being opened: until that is done it does not give way. Only for peers with a verified
+    /// certificate, and only a few at a time.
     pub fn enters_store(&self) {
         self.is_in_store.store(true, Ordering::Relaxed);
     }
@@ -136,7 +137,7 @@ impl Greeting {
         self.is_in_store.store(false, Ordering::Relaxed);
     }
 
-    /// For how long nothing has come, where that is longer than it should be.
+    /// How long nothing has arrived, if that is longer than it should be.
     fn stalled(&self, now: Instant) -> Option<Duration> {
         let heard = self.heard.load(Ordering::Relaxed);
         let quiet = now.duration_since(self.since).saturating_sub(Duration::from_millis(heard));
@@ -145,7 +146,7 @@ impl Greeting {
 }
 
 impl Handshakes {
-    /// Addresses from which agents come, or came.
+    /// Addresses that agents connect, or connected, from.
     pub fn know(&self, addresses: impl IntoIterator<Item = IpAddr>) {
         let mut state = self.state.lock();
         for address in addresses {
@@ -155,7 +156,7 @@ impl Handshakes {
         }
     }
 
-    /// A peer that was just accepted and has said nothing yet.
+    /// A peer that was just accepted and has sent nothing yet.
     pub fn enter(&self, peer: IpAddr) -> SilentSlot {
         let peer = peer.to_canonical();
         let is_known =
@@ -163,7 +164,7 @@ impl Handshakes {
         if is_known { self.silent_known.enter(peer) } else { self.silent_unknown.enter(share_of(peer)) }
     }
 
-    /// A greeting for a peer that has spoken. None where everything is taken by peers that do not stall.
+    /// A greeting for a peer that has sent something. None if all are taken by peers that do not stall.
     pub async fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Admitted> {
         let (peer, begun) = (peer.to_canonical(), Instant::now());
         let at_once = self.try_admit(peer, begun);
@@ -217,19 +218,18 @@ impl State {
         self.open.values().filter(|open| counts(open)).count()
     }
 
-    /// Of one address among the unknown.
+    /// Of one unknown address.
     fn of_unknown(&self, share: IpAddr) -> usize {
         self.count(|open| !open.is_known && share_of(open.peer) == share)
     }
 
-    /// Of the address that has most of those that wait for their turn, the one that has waited longest: it is the
-    /// likeliest to have given up.
+    /// Of the address with most waiting peers, the one that has waited longest: the likeliest to have given up.
     fn evict_waiting(&mut self, may_go: impl Fn(&Greeting) -> bool) -> Option<()> {
         let (_, oldest) = self.most(|open| open.waits.load(Ordering::Relaxed) && may_go(open))?;
         self.evict(oldest)
     }
 
-    /// The oldest of the address that has most, where that is more than this one will have then.
+    /// The oldest of the address with the most, if that is more than this one will have.
     fn evict_of_most(&mut self, share: IpAddr) -> Option<()> {
         let (count, oldest) = self.most(|open| !open.is_in_store.load(Ordering::Relaxed))?;
         if count <= self.of_unknown(share) + 1 {
@@ -238,7 +238,7 @@ impl State {
         self.evict(oldest)
     }
 
-    /// Of the unknown that count, how many the address has that has most of them, and its oldest.
+    /// How many the unknown address with the most has, of those that count, and its oldest.
     fn most(&self, counts: impl Fn(&Greeting) -> bool) -> Option<(usize, u64)> {
         let mut by_address: HashMap<IpAddr, (usize, Reverse<u64>)> = HashMap::new();
         for (id, open) in self.open.iter().filter(|(_, open)| !open.is_known && counts(open)) {
@@ -263,7 +263,7 @@ impl State {
     }
 }
 
-/// A greeting that is under way; dropped at its end.
+/// A greeting in progress; dropped at its end.
 #[derive(Debug)]
 pub struct Admitted {
     greetings: Arc<Handshakes>,

@@ -1,5 +1,6 @@
-//! What every long-running program of ours needs: named tasks that end, backoff, the clock, logging
-//! that never blocks, private files, the sockets of links and who may be in a handshake on them, counters for Prometheus, and what systemd wants to hear.
+//! What every long-running program of ours needs: named tasks that end, backoff, the clock, logging that never
+//! blocks, private files, link sockets and limits on their handshakes, Prometheus counters, and systemd
+//! notifications.
 //!
 //! Promised: a task that was spawned here ends when its program shuts down, and its panic is logged with
 //! its name; when a critical one ends, the program is told and must not continue without it; logging
@@ -23,7 +24,7 @@ pub use log::LogSink;
 pub use socket::{end_unacknowledged, prepare_link};
 pub use tasks::{TaskFailed, Tasks};
 
-/// Resolves when the program is asked to end, by SIGTERM or SIGINT; from this call on, not from the first poll.
+/// Resolves on SIGTERM or SIGINT; signals count from this call on, not from the first poll.
 pub fn stop_requested() -> impl Future<Output = ()> + Send + 'static {
     use tokio::signal::unix::{SignalKind, signal};
     let handlers = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));

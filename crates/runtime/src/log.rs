@@ -1,4 +1,4 @@
-//! The way of log lines to stderr, which must never stop the program.
+//! Writes log lines to stderr without ever blocking the program.
 //!
 //! Promised: writing a line neither blocks, nor fails, nor panics, whatever stderr is: a full disk, a
 //! closed pipe, a pipe that nobody reads. Lines that cannot be written in time are dropped and counted,
@@ -8,9 +8,9 @@ use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Lines that wait for stderr; a reader that pauses for a moment loses none.
+/// Lines that wait for stderr; none are lost if its reader pauses for a moment.
 const QUEUED_BYTES_MAX: usize = 256 * 1024;
-/// A longer line is cut, so that one cannot take the whole queue.
+/// A longer line is truncated, so that one cannot take the whole queue.
 const LINE_BYTES_MAX: usize = 16 * 1024;
 /// The thread only copies bytes.
 const STACK_BYTES: usize = 64 * 1024;
@@ -59,7 +59,7 @@ impl LogSink {
         self.push(format!("{text}\n").as_bytes());
     }
 
-    /// Waits until everything is written, at most `patience`; to be called before the program ends.
+    /// Waits until everything is written, at most `patience`; call it before the program exits.
     pub fn flush_within(&self, patience: Duration) {
         let is_busy = |state: &mut State| state.is_writing || !state.queued.is_empty();
         drop(self.shared.changed.wait_timeout_while(self.shared.lock(), patience, is_busy));
@@ -126,8 +126,7 @@ fn write_all(shared: &Shared, mut out: impl Write) {
 fn write_batch(out: &mut impl Write, batch: &[u8], dropped: u64) -> u64 {
     let lines = || batch.iter().filter(|byte| **byte == b'\n').count() as u64;
     let mut write = |bytes: &[u8]| out.write_all(bytes).and_then(|()| out.flush());
-    if dropped > 0 && write(format!("{dropped} log lines were dropped: stderr did not take them\n").as_bytes()).is_err()
-    {
+    if dropped > 0 && write(format!("{dropped} log lines were dropped: stderr was blocked\n").as_bytes()).is_err() {
         return dropped + lines();
     }
     if write(batch).is_err() { lines() } else { 0 }
@@ -139,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    /// Says what it was given; takes, fails, or waits as the test wants.
+    /// Records what it was given; accepts, fails, or waits as the test wants.
     struct Fake {
         written: mpsc::Sender<String>,
         results: mpsc::Receiver<io::Result<()>>,
@@ -186,7 +185,7 @@ mod tests {
         sink.flush_within(Duration::from_millis(1));
         answer.send(Ok(())).unwrap();
 
-        assert_eq!(written.recv().unwrap(), "44 log lines were dropped: stderr did not take them\n");
+        assert_eq!(written.recv().unwrap(), "44 log lines were dropped: stderr was blocked\n");
         answer.send(Ok(())).unwrap();
         assert_eq!(written.recv().unwrap().len(), QUEUED_BYTES_MAX);
     }
@@ -200,7 +199,7 @@ mod tests {
         answer.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
         sink.line("kept");
 
-        assert_eq!(written.recv().unwrap(), "2 log lines were dropped: stderr did not take them\n");
+        assert_eq!(written.recv().unwrap(), "2 log lines were dropped: stderr was blocked\n");
         answer.send(Ok(())).unwrap();
         assert_eq!(written.recv().unwrap(), "kept\n");
     }

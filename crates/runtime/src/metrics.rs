@@ -1,7 +1,8 @@
-//! Counters and histograms, and how they are written for Prometheus.
+//! Counters and histograms in the Prometheus text format.
 //!
-//! Promised: counting takes no lock that a scrape holds for long, and never fails; a labelled instrument has at most
-//! [`SERIES_MAX`] series, and what comes beyond counts under the label `other`. Absent: names and meaning, which are the program's.
+//! Promised: counting takes no lock that a scrape holds for long, and never fails; a labelled instrument has at
+//! most [`SERIES_MAX`] series, and the rest counts under the label `other`. Absent: names and meaning, which belong
+//! to the program.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -11,11 +12,11 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 
-/// Labels come from our own tables; this is for the case that one does not.
+/// Labels come from our own tables; this is a safeguard in case one does not.
 const SERIES_MAX: usize = 2000;
 const OTHER: &str = "other";
 
-/// Upper ends of the buckets, in seconds; the same everywhere, so that all latencies can be compared.
+/// Upper bounds of the buckets, in seconds; the same everywhere, so that all latencies can be compared.
 pub const LATENCY_BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
 /// Only ever grows.
@@ -35,7 +36,7 @@ impl Counter {
 /// How long something takes.
 #[derive(Debug, Default)]
 pub struct Histogram {
-    /// Those within each bucket and in none before it; the last is beyond all.
+    /// Those in each bucket, not cumulative; the last one is beyond all.
     buckets: [AtomicU64; LATENCY_BUCKETS.len() + 1],
     nanoseconds: AtomicU64,
 }
@@ -86,7 +87,7 @@ impl<T: Default, const N: usize> Labelled<T, N> {
 #[derive(Debug, Default)]
 pub struct Exposition(String);
 
-/// What a family of series is to Prometheus.
+/// The Prometheus type of a family.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     Counter,
@@ -164,7 +165,7 @@ impl Exposition {
         self.buckets(name, &[], &buckets, histogram.nanoseconds.load(Ordering::Relaxed));
     }
 
-    /// What every program tells of itself; `started_at` is in Unix milliseconds.
+    /// What every program reports about itself; `started_at` is in Unix milliseconds.
     pub fn program(&mut self, started_at: i64) {
         let started = Duration::from_millis(started_at.unsigned_abs()).as_secs_f64();
         self.gauge("process_start_time_seconds", "When the program started, in Unix seconds.", started);
@@ -175,7 +176,7 @@ impl Exposition {
         self.gauge("process_open_fds", "Open descriptors of the program.", usage.descriptors);
     }
 
-    /// One histogram, from how many were in each bucket of [`LATENCY_BUCKETS`] and beyond.
+    /// One histogram, from the counts of each bucket of [`LATENCY_BUCKETS`] and beyond.
     pub fn buckets(&mut self, name: &str, labels: &[(&str, &str)], buckets: &[u64], nanoseconds: u64) {
         let ends = LATENCY_BUCKETS.iter().map(ToString::to_string).chain(["+Inf".to_owned()]);
         let mut so_far = 0;
@@ -189,7 +190,7 @@ impl Exposition {
     }
 }
 
-/// Of this process; zero where `/proc` does not say.
+/// Of this process; zero if `/proc` does not say.
 #[derive(Debug, Default)]
 struct ProcessUsage {
     cpu_seconds: f64,
@@ -212,7 +213,7 @@ impl ProcessUsage {
     }
 }
 
-/// Since Linux 6.2 the size of the directory is the count. Earlier it is 0, and the entries have to be counted,
+/// Since Linux 6.2 the size of the directory is the count. Before, it is 0, and the entries have to be counted,
 /// which takes milliseconds with a connection for each of ten thousand agents.
 fn open_descriptors() -> u64 {
     const DIRECTORY: &str = "/proc/self/fd";

@@ -1,7 +1,7 @@
-//! Files and directories for their owner alone, whatever the umask and whatever was there before.
+//! Private files and directories, whatever the umask and whatever existed before.
 //!
-//! Promised: a directory that somebody else owns or may write is refused with what to do about it; one
-//! that others may only read is closed to them. Absent: any look at the directories above.
+//! Promised: a directory that somebody else owns or may write is refused with advice; one that others may only read
+//! is closed to them. Absent: checks of parent directories.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -26,7 +26,7 @@ pub enum PrivateError {
     Writable { path: PathBuf, mode: u32 },
 }
 
-/// Makes the directory, or takes the one that is there if it is ours alone.
+/// Creates the directory, or uses the existing one if it is ours alone.
 pub fn dir(path: &Path) -> Result<(), PrivateError> {
     let failed = |source| PrivateError::Io { path: path.to_owned(), source };
     DirBuilder::new().recursive(true).mode(DIRECTORY).create(path).map_err(failed)?;
@@ -49,8 +49,7 @@ pub fn dir(path: &Path) -> Result<(), PrivateError> {
     Ok(())
 }
 
-/// Opens the file for reading and writing, makes it where it is absent, and closes it to others. Does not
-/// follow a link.
+/// Opens the file for reading and writing, creates it if absent, and closes it to others. Does not follow a link.
 pub fn file(path: &Path) -> io::Result<File> {
     let file = options().read(true).create(true).truncate(false).open(path)?;
     if file.metadata()?.mode() & 0o077 != 0 {
@@ -59,8 +58,7 @@ pub fn file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// A file that was not there a moment ago, for writing. What was there under this name is removed: it may have
-/// another mode, or be a link.
+/// A new file for writing. Whatever existed under this name is removed: it may have another mode, or be a link.
 pub fn new_file(path: &Path) -> io::Result<File> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -69,7 +67,7 @@ pub fn new_file(path: &Path) -> io::Result<File> {
     options().create_new(true).open(path)
 }
 
-/// Whole or not at all, and there after a power failure: written beside, synced, renamed, and the directory synced.
+/// Atomic and durable: written beside, synced, renamed, and the directory synced.
 pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let beside = path.with_extension("new");
     let mut file = new_file(&beside)?;

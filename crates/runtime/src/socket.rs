@@ -6,19 +6,19 @@ use std::time::Duration;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
-/// Bytes that may wait in the kernel before any of them is sent. With megabytes there, as the kernel allows by
-/// itself, a socket on a slow link takes nothing for minutes, and nobody can tell a slow peer from a dead one. What is
-/// urgent waits for them: two seconds at 64 kbit/s.
+/// Bytes that may wait in the kernel before any of them is sent. With megabytes there, the kernel's default, a
+/// socket on a slow link accepts nothing for minutes, and nobody can tell a slow peer from a dead one. Urgent
+/// messages wait behind them: two seconds at 64 kbit/s.
 const UNSENT_BYTES_MAX: u32 = 16 * 1024;
 
-/// Sets up a connection of a link: small messages go at once, and what is written moves as the peer takes it.
+/// Sets up a link connection: small messages are sent at once, and the queue moves as the peer reads.
 pub fn prepare_link(tcp: &TcpStream) -> io::Result<()> {
     tcp.set_nodelay(true)?;
     SockRef::from(tcp).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)
 }
 
-/// Ends the connection where the peer's kernel has not taken what was sent for so long: a host that vanished closes
-/// nothing, and small messages to it fit into the socket's buffer for hours.
+/// Closes the connection if the peer's kernel has not acknowledged what was sent for this long: a host that
+/// vanished closes nothing, and small messages to it fit into the socket's buffer for hours.
 pub fn end_unacknowledged(tcp: &TcpStream, limit: Duration) -> io::Result<()> {
     SockRef::from(tcp).set_tcp_user_timeout(Some(limit))
 }

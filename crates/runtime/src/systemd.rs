@@ -1,7 +1,7 @@
-//! What systemd wants to hear of a service with `Type=notify`.
+//! Notifications for systemd services with `Type=notify`.
 //!
-//! Promised: without `NOTIFY_SOCKET` nothing happens; a message that cannot be sent is dropped, and never waited for.
-//! Absent: the file descriptors that systemd may pass on.
+//! Promised: without `NOTIFY_SOCKET` nothing happens; a message that cannot be sent is dropped, never waited for.
+//! Absent: file descriptors passed by systemd.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};

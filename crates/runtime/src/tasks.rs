@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
-/// How long a thread that may block waits for more work: bursts are short, and stacks are large.
+/// How long an idle blocking thread waits for more work: bursts are short, and stacks are large.
 const IDLE_THREAD_MAX: Duration = Duration::from_secs(1);
 
 /// Spawns tasks and ends them together. Clones share one set of tasks.
@@ -29,7 +29,7 @@ struct Failure {
     happened: CancellationToken,
 }
 
-/// A task without which the program is of no use has ended.
+/// A critical task has ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("critical task '{task}' {how}")]
 pub struct TaskFailed {
@@ -38,7 +38,7 @@ pub struct TaskFailed {
 }
 
 impl Tasks {
-    /// Cancelled when the program wants to end; hand it to loops that must say goodbye.
+    /// Cancelled when the program shuts down; pass it to loops that must say goodbye.
     pub fn shutdown(&self) -> CancellationToken {
         self.shutdown.clone()
     }
@@ -57,8 +57,8 @@ impl Tasks {
         });
     }
 
-    /// As [`Tasks::spawn`], for a task without which the program is of no use: if it returns or panics
-    /// before shutdown, [`Tasks::failed`] says so and the program has to end.
+    /// As [`Tasks::spawn`], for a critical task: if it returns or panics before shutdown, [`Tasks::failed`] says so
+    /// and the program has to exit.
     pub fn spawn_critical<F>(&self, name: &'static str, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -72,7 +72,7 @@ impl Tasks {
         });
     }
 
-    /// Returns when a critical task has failed; never where none does.
+    /// Returns when a critical task has failed; otherwise never.
     pub async fn failed(&self) -> TaskFailed {
         self.failure.happened.cancelled().await;
         self.failure.of.get().expect("it is set before").clone()
@@ -120,8 +120,8 @@ impl Tasks {
         self.tracker.spawn(guarded.instrument(tracing::Span::none()));
     }
 
-    /// As [`Tasks::spawn_critical`], on a thread with a runtime of its own: the task may block it for a while,
-    /// and what it spawns runs there too, without a change of threads.
+    /// As [`Tasks::spawn_critical`], on a thread with its own runtime: the task may block it for a while, and what
+    /// it spawns runs there too, without switching threads.
     pub fn spawn_on_thread<F>(&self, name: &'static str, task: F) -> std::io::Result<()>
     where
         F: Future<Output = ()> + Send + 'static,

@@ -41,7 +41,7 @@ impl fmt::Display for TokenText {
 
 /// The text does not have the form of one of our tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the text is not a token of a user")]
+#[error("this is not a user token")]
 pub struct NotOurs;
 
 impl FromStr for TokenText {

@@ -1,5 +1,5 @@
-//! What questions about a whole fleet cost: `fleet_cost [processes] [hosts] [directory]`, 100,000 processes on 15,000
-//! hosts in a temporary directory unless told. Prints medians of the wall time.
+//! Benchmarks queries over a whole fleet: `fleet_cost [processes] [hosts] [directory]`; by default 100,000
+//! processes on 15,000 hosts in a temporary directory. Prints median wall times.
 
 #![allow(clippy::unwrap_used, reason = "a measurement may end as soon as something is odd")]
 
@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use proctor_model::{AgentId, HostKey, Phase, ProcessKey, Snapshot, Spec, Usage};
+use proctor_store::conformance::{Joining, opening_of, spec};
 use proctor_store::prelude::*;
 use proctor_store::sqlite::SqliteStore;
 use proctor_store::{
-    Business, Enrolment, FleetFilter, JoinToken, Observation, ProcessOrder, ProcessQuery, ProcessSort, RegisterMode,
-    Registration, SessionOpening, Store, conformance::spec,
+    Business, FleetFilter, Observation, ProcessOrder, ProcessQuery, ProcessSort, RegisterMode, Registration, Store,
 };
 use tokio::task::JoinSet;
 
@@ -84,16 +84,6 @@ fn seen(number: usize) -> Snapshot {
 }
 
 async fn fill(store: &Arc<SqliteStore>, processes: usize, hosts: usize) {
-    let token = JoinToken {
-        id: "t".to_owned(),
-        secret_hash: "x".to_owned(),
-        uses: u32::MAX,
-        expires_at: i64::MAX,
-        cloud: None,
-        business: None,
-        host: None,
-    };
-    store.put_token(token).await.unwrap();
     let specs: Vec<Arc<Spec>> = (0..50).map(|number| spec(&format!("service-{number}"))).collect();
     for first in (0..hosts).step_by(AT_ONCE) {
         let mut all = JoinSet::new();
@@ -113,22 +103,12 @@ async fn fill(store: &Arc<SqliteStore>, processes: usize, hosts: usize) {
 }
 
 async fn fill_host(store: &SqliteStore, number: usize, mine: &[usize], specs: &[Arc<Spec>]) {
-    let enrolment = Enrolment {
-        token_id: "t".to_owned(),
-        token_secret_hash: "x".to_owned(),
-        host: host(number),
-        agent: agent(number),
-        key_fingerprint: format!("key-{number}"),
-        remote: None,
-        needs_approval: false,
-    };
-    store.enrol(enrolment, 1).await.unwrap().unwrap();
+    Joining::of(host(number), agent(number)).enrol(store).await;
     let registration =
         |of: &usize| Registration { agent: agent(number), key: key(*of), spec: specs[of % specs.len()].clone() };
     let registrations: Vec<_> = mine.iter().map(registration).collect();
     store.register(&registrations, RegisterMode::Create, 1).await.unwrap();
-    let epoch =
-        store.open_session(&SessionOpening::new(agent(number), format!("key-{number}")), 2).await.unwrap().unwrap();
+    let epoch = store.open_session(&opening_of(&agent(number)), 2).await.unwrap().unwrap();
     let observed: Vec<_> =
         mine.iter().map(|of| Observation { key: key(*of), snapshot: seen(number * 31 + of) }).collect();
     store.observe(&agent(number), epoch, &observed).await.unwrap();

@@ -1,8 +1,7 @@
-//! What tasks cost: `task_cost [targets] [directory]`, 30,000 in a temporary directory unless told.
+//! Benchmarks tasks: `task_cost [targets] [directory]`; by default 30,000 targets in a temporary directory.
 //!
-//! Prints medians of the wall time of calls and of the CPU time of this program during them, beside
-//! what SQLite needs for the same bytes in a bare table of a second file, with the same durability:
-//! one transaction, one wait for the disk.
+//! Prints the median wall time of each call and this program's CPU time during it, next to what SQLite needs for
+//! the same bytes in a plain table of a second file with the same durability: one transaction, one sync.
 
 #![allow(clippy::unwrap_used, reason = "a measurement may end as soon as something is odd")]
 
@@ -14,9 +13,10 @@ use std::time::{Duration, Instant};
 use proctor_model::{
     AgentId, Code, HostKey, OperationId, OperationKind, Outcome, ProcessKey, Snapshot, Spec, TaskId, messages,
 };
+use proctor_store::conformance::{Joining, spec};
 use proctor_store::prelude::*;
 use proctor_store::sqlite::SqliteStore;
-use proctor_store::{Enrolment, JoinToken, NewTask, Target, TargetFilter, TargetQuery, TaskItem, conformance::spec};
+use proctor_store::{NewTask, Target, TargetFilter, TargetQuery, TaskItem};
 use rusqlite::Connection;
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -71,7 +71,7 @@ async fn writes(store: &SqliteStore, directory: &Path, count: usize) {
 
 async fn create(store: &SqliteStore, targets: &[Target], item: TaskItem) -> Cost {
     let task = task(targets, item);
-    // After a large write the store copies its log; the next write waits for that.
+    // After a large write the store checkpoints its log; the next write waits for that.
     store.secret_or_insert("settled", Vec::new()).await.unwrap();
     let begun = Clock::start();
     store.create_task(task).await.unwrap();
@@ -159,7 +159,7 @@ impl Clock {
     }
 }
 
-/// Of all threads that are alive, by the scheduler's count in nanoseconds.
+/// Of all live threads, in nanoseconds, as the scheduler accounts it.
 fn cpu_time() -> Duration {
     let threads = std::fs::read_dir("/proc/self/task").unwrap();
     let nanos = threads.filter_map(|thread| {
@@ -187,7 +187,7 @@ fn bare_file(path: &Path) -> Connection {
     connection
 }
 
-/// The time of one transaction with the chunks and so many rows of so many bytes.
+/// The time of one transaction with the chunks and this many rows of this many bytes.
 fn raw_write(connection: &Connection, chunks: &[String], rows: usize, row_bytes: usize) -> Cost {
     let row = "r".repeat(row_bytes);
     let begun = Clock::start();
@@ -205,7 +205,7 @@ fn raw_write(connection: &Connection, chunks: &[String], rows: usize, row_bytes:
     time
 }
 
-/// What a registration is in its row and in the index of its row: key and hash, key again.
+/// What a registration takes in its row and its index: key and hash, and the key again.
 fn registration_bytes() -> usize {
     let key = "web/new-0".len();
     key + 64 + 4 * 8 + key + 8
@@ -257,7 +257,7 @@ fn targets(count: usize) -> Vec<Target> {
     (0..count).map(target).collect()
 }
 
-/// In no order, as ids of agents are.
+/// Unordered, like agent ids.
 fn agent(number: usize) -> AgentId {
     let digest = blake3::hash(&number.to_le_bytes());
     AgentId::from_uuid(Uuid::from_slice(&digest.as_bytes()[..16]).unwrap())
@@ -269,34 +269,13 @@ fn host(number: usize) -> HostKey {
 }
 
 async fn enrol(store: &Arc<SqliteStore>, count: usize) {
-    let token = JoinToken {
-        id: "t".to_owned(),
-        secret_hash: "h".to_owned(),
-        uses: u32::MAX,
-        expires_at: i64::MAX,
-        cloud: None,
-        business: None,
-        host: None,
-    };
-    store.put_token(token).await.unwrap();
     let mut calls = JoinSet::new();
     for number in 0..count {
         if calls.len() >= ENROLMENTS_AT_ONCE {
             calls.join_next().await;
         }
         let store = Arc::clone(store);
-        calls.spawn(async move {
-            let enrolment = Enrolment {
-                token_id: "t".to_owned(),
-                token_secret_hash: "h".to_owned(),
-                host: host(number),
-                agent: agent(number),
-                key_fingerprint: format!("key-{number}"),
-                remote: None,
-                needs_approval: false,
-            };
-            store.enrol(enrolment, 1).await.unwrap().unwrap();
-        });
+        calls.spawn(async move { Joining::of(host(number), agent(number)).enrol(&*store).await });
     }
     calls.join_all().await;
 }

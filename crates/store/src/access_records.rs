@@ -1,4 +1,4 @@
-//! Businesses, bindings and users as they cross the store's border.
+//! Records of businesses, bindings and users.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,14 @@ use uuid::Uuid;
 
 use crate::Millis;
 
-/// Whom hosts belong to. The numbers are given by the caller, as the fleet's inventory has them.
+/// The owner of hosts. Ids are chosen by the caller, to match the fleet's inventory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Business {
     pub id: u64,
     pub name: String,
 }
 
-/// Businesses that are administered together.
+/// Businesses that are managed together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusinessSet {
     pub id: u64,
@@ -29,12 +29,12 @@ pub struct Binding {
     pub role: RoleName,
     pub subject: Subject,
     pub scope: Scope,
-    /// Of the specs that may be registered by it.
+    /// Restricts which specs may be registered under it.
     pub bounds: Bounds,
     pub created_at: Millis,
 }
 
-/// A person, known by name; one that is disabled may do nothing.
+/// A person, known by name; a disabled one may do nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     pub name: String,
@@ -42,13 +42,13 @@ pub struct User {
     pub disabled: bool,
 }
 
-/// What a sign-in by password or link rests on. Never the same again after the password was set or removed, or
-/// the user was disabled or removed.
+/// What a sign-in by password or link was based on. It changes for good when the password is set or removed, or the
+/// user is disabled or removed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UserCredential {
-    /// How often users of this name were removed.
+    /// How often a user of this name has been removed.
     pub life: u32,
-    /// Counts the changes in this life.
+    /// Number of changes since the user was created.
     pub version: u32,
     pub password_hash: Option<String>,
 }
@@ -62,7 +62,7 @@ impl std::fmt::Debug for UserCredential {
     }
 }
 
-/// Lets who knows its secret call as the user.
+/// Lets whoever holds its secret call as the user.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UserToken {
     pub id: String,
@@ -71,22 +71,22 @@ pub struct UserToken {
     /// What it is for, in the user's words.
     pub note: String,
     pub created_at: Millis,
-    /// None: never.
+    /// None: it never expires.
     pub expires_at: Option<Millis>,
     pub kind: TokenKind,
 }
 
-/// What a user token is used as.
+/// How a user token is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TokenKind {
     /// Sent by programs in a header.
     #[default]
     Call,
-    /// Kept by a browser in a cookie. One that was opened with another token ends with that token.
+    /// Kept by a browser in a cookie. A session that was opened with another token ends with that token.
     Session { parent: Option<String> },
 }
 
-/// Open console sessions of one user; the oldest is closed for one more.
+/// Open console sessions per user; opening one more closes the oldest.
 pub const SESSIONS_PER_USER_MAX: u32 = 20;
 
 impl std::fmt::Debug for UserToken {
@@ -95,7 +95,7 @@ impl std::fmt::Debug for UserToken {
     }
 }
 
-/// Why something that names something else was not stored.
+/// Why a record that refers to another one was not stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     UnknownBusiness(u64),
@@ -121,7 +121,7 @@ impl std::fmt::Display for Refusal {
 }
 
 impl Refusal {
-    /// The same for the caller, in every language.
+    /// The same for the caller, in all languages.
     pub fn message(&self) -> Message {
         match self {
             Self::UnknownBusiness(id) => messages::business_is_unknown(id),

@@ -1,9 +1,9 @@
-//! The audit log: who changed what, in a chain that shows every later change of it.
+//! The audit log: who changed what, in a hash chain that reveals every later change.
 //!
 //! Promised: entries are numbered from 1 without a gap; each holds the hash of the one before it,
 //! and its own hash is BLAKE3 of those 32 bytes followed by its [canonical JSON](AuditEntry::canonical).
-//! Absent: a proof against who rewrites the whole end of the log, or cuts it off; for that, the
-//! newest hash must be kept elsewhere from time to time.
+//! Absent: protection against someone who rewrites or truncates the whole end of the log; for that, the newest hash
+//! must be kept elsewhere from time to time.
 
 use std::net::IpAddr;
 
@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AuditAnchor, Millis};
 
-/// Beyond these, targets are only counted.
+/// Beyond this number, targets are only counted.
 pub const AUDIT_TARGETS_MAX: usize = 1000;
-/// One text of an entry is cut here: an entry is bounded whatever a caller sends.
+/// Each text of an entry is truncated here, so an entry is bounded whatever a caller sends.
 pub const AUDIT_TEXT_CHARS_MAX: usize = 1000;
 
 /// The hash before the first entry.
@@ -23,13 +23,13 @@ pub const FIRST_HASH: [u8; 32] = [0; 32];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditPhase {
-    /// A change is about to be made; an entry that ends it follows.
+    /// A change is about to be made; a closing entry follows.
     Begun,
-    /// What came of the change that was begun.
+    /// The result of a change that was begun.
     Ended,
-    /// A change together with this entry, in one transaction.
+    /// A change and this entry, in one transaction.
     Done,
-    /// Nothing was changed: the caller may not.
+    /// Nothing was changed: the caller was not permitted.
     Refused,
 }
 
@@ -58,24 +58,24 @@ impl std::str::FromStr for AuditPhase {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditDraft {
     pub phase: AuditPhase,
-    /// The entry that began what this one ends.
+    /// The entry that opened what this one closes.
     pub of: Option<u64>,
     pub app: String,
     pub user: String,
-    /// None where the call did not come over the network.
+    /// None if the call did not come over the network.
     pub remote: Option<IpAddr>,
     pub request_id: String,
     /// What was done, for example `processes.register`.
     pub action: String,
     pub classes: Classes,
     pub target_count: u64,
-    /// The first of them, at most [`AUDIT_TARGETS_MAX`] are kept.
+    /// The first ones; at most [`AUDIT_TARGETS_MAX`] are kept.
     pub targets: Vec<String>,
     pub outcome: String,
 }
 
 impl AuditDraft {
-    /// Cut to the bounds that hold for every entry.
+    /// Truncated to the bounds of every entry.
     pub(crate) fn bounded(mut self) -> Self {
         self.targets.truncate(AUDIT_TARGETS_MAX);
         let texts = [&mut self.app, &mut self.user, &mut self.request_id, &mut self.action, &mut self.outcome];
@@ -123,8 +123,8 @@ impl AuditEntry {
         entry
     }
 
-    /// The JSON text that is hashed: all fields but `hash`, sorted by name, without spaces, hashes
-    /// as lower case hex. Any JSON library that sorts keys makes the same of an exported entry.
+    /// The JSON text that is hashed: all fields except `hash`, sorted by name, without spaces, hashes as lower-case
+    /// hex. Any JSON library that sorts keys produces the same text from an exported entry.
     pub fn canonical(&self) -> String {
         let draft = &self.draft;
         let canonical = Canonical {
@@ -165,14 +165,14 @@ fn hash_of(prev_hash: &[u8; 32], canonical: &str) -> [u8; 32] {
     *hasher.finalize().as_bytes()
 }
 
-/// Which entries; a field that is None does not narrow.
+/// A filter; a field that is None does not narrow.
 #[derive(Clone, Debug, Default)]
 pub struct AuditQuery {
     /// Only those with a higher number.
     pub after: u64,
     /// Only those with a lower number.
     pub before: Option<u64>,
-    /// At most this many: the oldest of those that match, or, with `newest`, the newest.
+    /// At most this many: the oldest matching ones or, with `newest`, the newest.
     pub limit: u32,
     pub newest: bool,
     pub app: Option<String>,
@@ -184,7 +184,7 @@ pub struct AuditQuery {
     pub until: Option<Millis>,
 }
 
-/// Where a chain breaks, and how.
+/// Where and how a chain breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuditBreak {
     #[error("entry {expected} is missing: entry {found} follows")]
@@ -208,7 +208,7 @@ impl AuditBreak {
     }
 }
 
-/// Checks entries that follow an older one, in their order and without anything left out.
+/// Checks consecutive entries that follow an older one, in order.
 pub fn verify_after(anchor: AuditAnchor, entries: &[AuditEntry]) -> Result<(), AuditBreak> {
     let Some(first) = entries.first() else { return Ok(()) };
     if first.seq != anchor.seq + 1 {
@@ -246,8 +246,8 @@ pub fn verify_line(anchor: AuditAnchor, line: &str) -> Result<AuditAnchor, Audit
     Ok(AuditAnchor { seq, hash })
 }
 
-/// Checks a piece of the log, in its order and without anything left out. The hash that the first
-/// entry holds is believed, unless it is the first of all.
+/// Checks a consecutive piece of the log. The hash that the first entry refers to is trusted, unless it is the
+/// first entry of all.
 pub fn verify(entries: &[AuditEntry]) -> Result<(), AuditBreak> {
     let Some(first) = entries.first() else { return Ok(()) };
     let mut prev_hash = if first.seq == 1 { FIRST_HASH } else { first.prev_hash };

@@ -331,7 +331,7 @@ fn key(text: &str) -> ProcessKey {
     text.parse().unwrap()
 }
 
-/// A spec that differs by its `proc_name` alone.
+/// A spec that differs only in its `proc_name`.
 pub fn spec(proc_name: &str) -> Arc<Spec> {
     Arc::new(Spec {
         identity: Identity {
@@ -344,7 +344,7 @@ pub fn spec(proc_name: &str) -> Arc<Spec> {
             index_key: String::new(),
         },
         control: Control { start: Some("./start.sh".parse().unwrap()), ..Control::default() },
-        // A number whose shortest text is long: it must come back to the last bit.
+        // A number whose shortest decimal form is long: it must survive exactly.
         limits: Limits { cpu: Some((100.0 / 7.0).try_into().unwrap()), ..Limits::default() },
         policy: Policy::new(proctor_model::Lifetime::Resident),
         ownership: Ownership::default(),
@@ -406,7 +406,7 @@ async fn enrol(store: &dyn Store, count: usize) {
     }
 }
 
-/// Deletes all slices; how many rows that were.
+/// Deletes all slices; returns how many rows.
 async fn prune(store: &dyn Store, what: Prune) -> u64 {
     let mut all = 0;
     loop {

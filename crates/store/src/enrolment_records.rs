@@ -1,4 +1,4 @@
-//! Join tokens, enrolments and the opening of sessions, as they cross the store's border.
+//! Records of join tokens, enrolments and session openings.
 
 use std::net::IpAddr;
 
@@ -6,9 +6,9 @@ use proctor_model::{AgentId, Classes, Event, HostFacts, HostKey};
 
 use crate::{AuditDraft, AuditPhase, Millis};
 
-/// Stands where other audit entries name an app. No app can have this code: it has a space.
+/// Takes the place of the app in audit entries. No app can have this code: it contains a space.
 pub const ENROLMENT_ACTOR: &str = "agent enrolment";
-/// Refused enrolments that are audited for each token; whoever has a token must not fill the store.
+/// Refused enrolments that are audited per token, so that the holder of a token cannot fill the store.
 pub const REFUSALS_AUDITED_MAX: u32 = 100;
 
 /// Lets `uses` agents enrol until `expires_at`.
@@ -18,11 +18,11 @@ pub struct JoinToken {
     pub secret_hash: String,
     pub uses: u32,
     pub expires_at: Millis,
-    /// The only cloud area it is good for.
+    /// The only cloud area it is valid for.
     pub cloud: Option<u32>,
-    /// Where new hosts that enrol with it are placed; it must be there.
+    /// Business in which new hosts are placed; it must exist.
     pub business: Option<u64>,
-    /// The only host it is good for, which may be taken over with it.
+    /// The only host it is valid for; that host may be taken over with it.
     pub host: Option<HostKey>,
 }
 
@@ -37,7 +37,7 @@ impl std::fmt::Debug for JoinToken {
 pub struct JoinTokenRecord {
     pub token: JoinToken,
     pub used: u32,
-    /// Enrolments that were refused although they had its secret.
+    /// Enrolments that were refused although they presented its secret.
     pub refused: u32,
 }
 
@@ -47,7 +47,7 @@ pub struct Enrolment {
     pub token_secret_hash: String,
     pub host: HostKey,
     pub agent: AgentId,
-    /// Fingerprint of the agent's public key: proves who a known host is.
+    /// Fingerprint of the agent's public key: identifies a known host.
     pub key_fingerprint: String,
     /// Where the agent called from.
     pub remote: Option<IpAddr>,
@@ -74,10 +74,10 @@ impl Enrolment {
     }
 }
 
-/// What an enrolment changed beside the host itself.
+/// What an enrolment changed besides the host itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Enrolled {
-    /// Agents whose key no longer serves the host: their sessions must end.
+    /// Agents whose key no longer serves the host: their sessions must be closed.
     pub displaced: Vec<AgentId>,
 }
 
@@ -92,9 +92,9 @@ pub enum EnrolRefusal {
     Expired,
     #[error("the join token has no uses left: make another one (proctor token create)")]
     UsedUp,
-    #[error("the join token is only good for cloud area {allowed}")]
+    #[error("the join token is only valid for cloud area {allowed}")]
     WrongCloud { allowed: u32 },
-    #[error("the join token is only good for host {allowed}")]
+    #[error("the join token is only valid for host {allowed}")]
     WrongHost { allowed: HostKey },
     #[error(
         "the join token is for business {of_token}, but host {host} is in another business: use a token of that \
@@ -120,16 +120,16 @@ pub enum EnrolRefusal {
     KeyRevoked,
 }
 
-/// What an agent shows when it opens a session.
+/// What an agent presents when it opens a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionOpening {
     pub agent: AgentId,
     /// Of the certificate that it presented.
     pub key_fingerprint: String,
-    /// The last epoch that its state directory has recorded; None from agents that keep none.
+    /// The last epoch that its state directory has recorded; None from agents that record none.
     pub seen_epoch: Option<u64>,
     pub facts: HostFacts,
-    /// The cloud area of the relay that it comes through.
+    /// The cloud area of the relay that it connects through.
     pub relay_cloud: Option<u32>,
 }
 
@@ -145,14 +145,14 @@ impl SessionOpening {
     }
 }
 
-/// A session that is over, or one of an earlier server that was not taken up again.
+/// A closed session, or one of an earlier server that was not resumed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedSession {
     pub agent: AgentId,
     pub epoch: u64,
-    /// Tells of it; None where the host has told too much.
+    /// The event to store; None if the host has used up its event budget.
     pub event: Option<Event>,
-    /// Nobody is told yet: the agent is out of reach. A later record of the same session tells.
+    /// No event yet: the agent is unreachable. A later record of the same session has it.
     pub untold: bool,
 }
 
@@ -183,10 +183,8 @@ pub enum SessionRefusal {
          relays of its own area (proctor-agent --server)"
     )]
     OtherArea { agent: AgentId, of_host: u32, cloud: u32 },
-    #[error(
-        "the certificate of host {host} has expired: an operator lets it come back with `proctor hosts approve {host}`"
-    )]
+    #[error("the certificate of host {host} has expired: let it come back with `proctor hosts approve {host}`")]
     CertificateExpired { host: HostKey },
-    #[error("host {host} awaits approval: an operator lets it in with `proctor hosts approve {host}`")]
+    #[error("host {host} awaits approval: approve it with `proctor hosts approve {host}`")]
     AwaitsApproval { host: HostKey },
 }

@@ -1,4 +1,4 @@
-//! Events and webhooks as they cross the store's border.
+//! Records of events and webhooks.
 
 use std::num::NonZeroU32;
 
@@ -10,18 +10,18 @@ use crate::Millis;
 /// An event with where and when it was stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredEvent {
-    /// Grows with every event, on all hosts together; never given out twice.
+    /// Rises with every event of all hosts; never reused.
     pub id: u64,
     /// The host that the agent served when the event was stored.
     pub host: HostKey,
     pub agent: AgentId,
     pub event: Event,
     pub stored_at: Millis,
-    /// Its host was cordoned then: it is no alarm.
+    /// Its host was cordoned at the time: it raises no alarm.
     pub muted: bool,
 }
 
-/// Which events; a field that is None, and no kinds at all, do not narrow.
+/// A filter; a field that is None, or an empty list of kinds, does not narrow.
 #[derive(Clone, Debug, Default)]
 pub struct EventQuery {
     /// The oldest with a higher id; None: the newest.
@@ -42,10 +42,10 @@ pub struct EventQuery {
     pub limit: u32,
 }
 
-/// Which events are counted, in steps of time.
+/// Which events to count, in steps of time.
 #[derive(Clone, Debug)]
 pub struct EventCountQuery {
-    /// Its `after`, `before`, `since`, `until` and `limit` do not count.
+    /// Its `after`, `before`, `since`, `until` and `limit` are ignored.
     pub which: EventQuery,
     /// When the first step begins.
     pub from: Millis,
@@ -57,25 +57,25 @@ pub struct EventCountQuery {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventPage {
     pub events: Vec<StoredEvent>,
-    /// `after` of the next question: the last event here, or, where nothing more matches, the
-    /// newest of all, so that what does not match is not looked at again.
+    /// `after` of the next query: the last event here or, if nothing more matches, the newest of all, so that
+    /// events that do not match are not read again.
     pub next: u64,
 }
 
-/// Who wants to hear of which events.
+/// A subscription to events.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Webhook {
     pub id: Uuid,
     pub url: String,
     pub namespace: Option<Namespace>,
     pub report_id: Option<i64>,
-    /// None at all means every kind.
+    /// Empty: every kind.
     pub kinds: Vec<EventKind>,
     pub format: WebhookFormat,
-    /// Signs what is sent; it cannot be a hash.
+    /// Signs the requests; so it cannot be a hash.
     pub secret: Option<String>,
     pub created_at: Millis,
-    /// Every event up to this id has been delivered or does not concern it.
+    /// Every event up to this id was delivered or does not match.
     pub cursor: u64,
 }
 
@@ -93,12 +93,12 @@ impl std::fmt::Debug for Webhook {
     }
 }
 
-/// In which form a webhook gets its events.
+/// The format in which a webhook gets its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebhookFormat {
     /// As GSE reports them: only the five kinds that GSE has.
     Gse,
-    /// As our own API shows them.
+    /// As the native API shows them.
     Native,
 }
 

@@ -1,6 +1,6 @@
-//! All hosts and processes at one moment, with only what sums and searches over all of them need.
+//! All hosts and processes at one moment, with only the fields needed for aggregation and search.
 //!
-//! About sixty bytes a process, so that it can be held in memory between questions. Absent: who may see what.
+//! About sixty bytes per process, so it can be kept in memory between queries. Absent: permissions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,11 +17,12 @@ pub struct Fleet {
     pub keys: Vec<ProcessKey>,
     /// The registered processes, by namespace, name and host.
     pub processes: Vec<FleetProcess>,
-    /// Each that a process has.
+    /// Every spec that some process has.
     pub specs: HashMap<SpecNumber, Arc<FleetSpec>>,
-    /// Each that a process has, once.
+    /// Every version that some process has.
     pub versions: Vec<Box<str>>,
-    /// One reason for all processes of which a caller sees all or none; see [`Self::reason`].
+    /// One reason per group of processes that are all visible, or all invisible, to any caller; see
+    /// [`Self::reason`].
     pub(crate) reasons: HashMap<ReasonKey, Message>,
 }
 
@@ -41,7 +42,7 @@ impl ReasonKey {
     }
 }
 
-/// Names a spec, as long as its hash is the same.
+/// Identifies a spec as long as its hash is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpecNumber(pub i64);
 
@@ -56,7 +57,7 @@ pub struct FleetHost {
     pub is_revoked: bool,
 }
 
-/// What of a spec many processes may share.
+/// The part of a spec that many processes may share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FleetSpec {
     pub hash: Box<str>,
@@ -81,18 +82,18 @@ pub struct FleetProcess {
     pub evicted: bool,
     pub cpu: f32,
     pub memory: f32,
-    /// Unix seconds by the host's clock; 0: not known.
+    /// Unix seconds by the host's clock; 0: unknown.
     pub phase_since: i64,
 }
 
-/// So many starts by supervision without a stable run in between are a loop.
+/// This many starts by supervision without a stable run in between are a restart loop.
 pub const CRASH_LOOP_STARTS: u32 = 3;
 
 /// What is wrong with a process beyond its phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     CrashLooping,
-    /// Ended because it, or its pool, was above a limit.
+    /// Evicted because it, or its pool, exceeded a limit.
     Evicted,
 }
 
@@ -104,13 +105,13 @@ impl FleetProcess {
         }
     }
 
-    /// A process that was evicted is started again, too, but it did not crash.
+    /// An evicted process is restarted too, but it did not crash.
     pub fn is_crash_looping(&self) -> bool {
         self.managed && self.restarts >= CRASH_LOOP_STARTS && !self.evicted && self.phase != Phase::Failed
     }
 }
 
-/// What the health command said last.
+/// The last result of the health command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Health {
     /// There is no command, or it has not run yet.
@@ -141,7 +142,7 @@ impl Fleet {
         &self.hosts[process.host as usize]
     }
 
-    /// Why the process, or another one that is there for the same callers, is in its phase, where that is known.
+    /// Why the process, or another one that the same callers can see, is in its phase, if known.
     pub fn reason(&self, process: &FleetProcess) -> Option<&Message> {
         self.reasons.get(&ReasonKey::new(process.key, process.phase, self.host(process)))
     }

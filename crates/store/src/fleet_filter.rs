@@ -6,7 +6,7 @@ use proctor_model::{AccessTarget, AgentId, ScopeSet};
 
 use crate::{Fleet, FleetHost, FleetProcess, FleetSpec, Health, ProcessQuery, SpecNumber};
 
-/// A query, answered beforehand for each key, host, spec and version, so that little is left for each process.
+/// A query, evaluated in advance for each key, host, spec and version, so that little is left to do per process.
 #[derive(Debug)]
 pub struct FleetFilter<'a> {
     query: &'a ProcessQuery,
@@ -20,7 +20,7 @@ pub struct FleetFilter<'a> {
 #[derive(Clone, Copy, Debug)]
 struct Verdict {
     is_meant: bool,
-    /// The caller may see all that has it.
+    /// The caller may see everything that has it.
     is_visible: bool,
     has_text: bool,
 }

@@ -83,7 +83,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// For the caller: it names no file of the server.
+    /// For the caller: does not name any file of the server.
     pub fn message(&self) -> Message {
         match self {
             Self::Failed { what, .. } => messages::store_failed(what),

@@ -1,4 +1,4 @@
-//! The records that cross the store's border.
+//! Records of apps, hosts, processes and observations.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -32,54 +32,54 @@ impl std::fmt::Debug for App {
     }
 }
 
-/// Where a host is and who serves it: all that questions about thousands of hosts need.
+/// Where a host is and who serves it: all that queries about thousands of hosts need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostLocation {
     pub key: HostKey,
     pub agent: AgentId,
-    /// The id that it was bound to; callers see it in place of the agent's own.
+    /// Its alias; callers see it instead of the agent's own id.
     pub alias: Option<AgentId>,
     /// The business that it belongs to.
     pub business: Option<u64>,
-    /// The last cordon, which may be over.
+    /// The last cordon, which may have expired.
     pub cordon: Option<Box<Cordon>>,
-    /// It is new, and no operator has approved it yet.
+    /// A new host that no operator has approved yet.
     pub awaits_approval: bool,
 }
 
 impl HostLocation {
-    /// The id that callers know the agent by.
+    /// The id by which callers know the agent.
     pub fn known_as(&self) -> &AgentId {
         self.alias.as_ref().unwrap_or(&self.agent)
     }
 
-    /// The cordon that holds at this time.
+    /// The cordon that is in force at this time.
     pub fn cordon_at(&self, now: Millis) -> Option<&Cordon> {
         self.cordon.as_deref().filter(|cordon| cordon.holds_at(now))
     }
 }
 
-/// Maintenance: the host takes no starts from the fleet, and its events are no alarms.
+/// Maintenance: the host accepts no starts from the fleet, and its events raise no alarms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cordon {
     pub reason: String,
-    /// Who said so, in words.
+    /// Who set it, as text.
     pub by: String,
     pub since: Millis,
-    /// When it ends by itself; None: when somebody ends it.
+    /// When it expires; None: when somebody ends it.
     pub until: Option<Millis>,
-    /// Since when the host has been cordoned without a pause, where this one replaced another. The store sets it.
+    /// Since when the host has been cordoned without a gap, if this one replaced another. Set by the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_since: Option<Millis>,
 }
 
 impl Cordon {
-    /// Since when the host has been cordoned without a pause.
+    /// Since when the host has been cordoned without a gap.
     pub fn began(&self) -> Millis {
         self.held_since.map_or(self.since, |held| held.min(self.since))
     }
 
-    /// In place of `before`.
+    /// Replacing `before`.
     pub(crate) fn replacing(self, before: Option<&Self>) -> Self {
         let before = before.filter(|before| before.holds_at(self.since));
         Self { held_since: before.map(Self::began), ..self }
@@ -99,15 +99,15 @@ pub struct HostRecord {
     pub epoch: u64,
     /// When `online` last changed.
     pub presence_changed_at: Millis,
-    /// Its key opens no session since then.
+    /// When its key was revoked.
     pub revoked_at: Option<Millis>,
-    /// Another key may take it over until then.
+    /// Until when another key may take it over.
     pub rejoin_until: Option<Millis>,
     /// Of the key that serves it.
     pub key_fingerprint: String,
     /// Its last session came through a relay of its cloud area.
     pub relayed: bool,
-    /// It is not online, and nobody was told: it is out of reach with the relays of its area.
+    /// It is not online, and no event says so: it is unreachable along with the relays of its area.
     pub untold: bool,
 }
 
@@ -119,7 +119,7 @@ impl std::ops::Deref for HostRecord {
     }
 }
 
-/// A removal of a host that has begun: no agent serves it, and no key opens it.
+/// A removal that has begun: no agent serves the host, and no key opens it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostRemoval {
     /// The agent that served it, if any.
@@ -127,12 +127,12 @@ pub struct HostRemoval {
     pub(crate) row: i64,
 }
 
-/// A host whose agent has left it for another one. Its registrations wait for an agent that enrols for it.
+/// A host whose agent has moved to another one. Its registrations wait for an agent that enrols for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnservedHost {
     pub key: HostKey,
     pub business: Option<u64>,
-    /// Of the key that served it; in a host whose removal was cut short, of none.
+    /// Fingerprint of the key that served it; empty if its removal was interrupted.
     pub key_fingerprint: String,
     /// When its agent left.
     pub since: Millis,
@@ -142,7 +142,7 @@ pub struct UnservedHost {
     pub processes: u64,
 }
 
-/// Which hosts; a field that is None does not narrow.
+/// A filter for hosts; a field that is None does not narrow.
 #[derive(Clone, Debug, Default)]
 pub struct HostQuery {
     pub business: Option<u64>,
@@ -152,11 +152,11 @@ pub struct HostQuery {
     pub version: Option<String>,
     /// The id of the join token that its agent enrolled with.
     pub token: Option<String>,
-    /// Part of `CLOUD:IP`, the agent's id or the host name; the case of letters does not matter.
+    /// Substring of `CLOUD:IP`, the agent's id or the host name; case-insensitive.
     pub text: Option<String>,
-    /// Only what lies in one of these as a whole: what the caller may see.
+    /// Only what lies entirely in one of these: what the caller may see.
     pub scopes: Option<ScopeSet>,
-    /// Only what is sorted behind it.
+    /// Only what sorts after it.
     pub after: Option<HostKey>,
     pub limit: Option<u32>,
 }
@@ -170,7 +170,7 @@ pub struct Registration {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterMode {
-    /// An existing registration is left as it is.
+    /// An existing registration is left unchanged.
     Create,
     Upsert,
 }
@@ -182,8 +182,7 @@ pub enum Registered {
     NoHost,
 }
 
-/// Which registered processes; a field that is None, and a list of terms or phases that is empty, do
-/// not narrow.
+/// A filter for registered processes; a field that is None, or an empty list, does not narrow.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessQuery {
     pub namespace: Option<Namespace>,
@@ -195,7 +194,7 @@ pub struct ProcessQuery {
     pub cloud: Option<u32>,
     /// Only what lies in one of these: what the caller may see.
     pub scopes: Option<ScopeSet>,
-    /// All of them hold.
+    /// All of them must match.
     pub labels: Vec<LabelTerm>,
     /// As last observed; one that was never observed is [`Phase::Unknown`].
     pub phases: Vec<Phase>,
@@ -205,25 +204,25 @@ pub struct ProcessQuery {
     /// Whether the host is cordoned at this time.
     pub cordoned: Option<(bool, Millis)>,
     pub managed: Option<bool>,
-    /// What the health command said last: `healthy`, `unhealthy` or `cannot_run`.
+    /// The last result of the health command: `healthy`, `unhealthy` or `cannot_run`.
     pub health: Option<String>,
     pub trouble: Option<Trouble>,
-    /// Part of `namespace/name`, `cloud:ip` or the version; the case of ASCII letters does not matter.
+    /// Substring of `namespace/name`, `cloud:ip` or the version; ASCII case-insensitive.
     pub text: Option<String>,
     pub order: ProcessOrder,
-    /// Only what is sorted behind it; of a list in the same order.
+    /// Only what sorts after it, in a list of the same order.
     pub after: Option<ProcessCursor>,
     pub offset: u64,
     pub limit: Option<u64>,
-    /// Answers 0 as the number of all that match, and saves a pass over them.
+    /// Skips the pass that counts all matches; the total is then 0.
     pub is_uncounted: bool,
 }
 
-/// The order of a list. What is equal is in the order of names: namespace, name, cloud and ip (as text).
+/// The order of a list. Ties are broken by namespace, name, cloud and ip (as text).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessOrder {
     pub by: ProcessSort,
-    /// The largest first. By name and by host it turns the whole order round.
+    /// Largest first. By name and by host, reverses the whole order.
     pub is_descending: bool,
 }
 
@@ -241,7 +240,7 @@ pub enum ProcessSort {
     Reported,
 }
 
-/// A position in the list of processes: what it is sorted by.
+/// A position in the list of processes: its sort key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessCursor {
     pub namespace: Namespace,
@@ -253,7 +252,7 @@ pub struct ProcessCursor {
     pub rank: Option<Rank>,
 }
 
-/// What a list is sorted by before names.
+/// The part of the sort key before names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Rank {
@@ -261,7 +260,7 @@ pub enum Rank {
     Text(String),
 }
 
-/// What is asked of the labels of a spec.
+/// A condition on the labels of a spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LabelTerm {
     Equals(String, String),
@@ -286,7 +285,7 @@ impl LabelTerm {
 pub struct ProcessRecord {
     pub host: HostKey,
     pub agent: AgentId,
-    /// The id that the agent was bound to.
+    /// The agent's alias.
     pub alias: Option<AgentId>,
     /// The business that the host belongs to.
     pub business: Option<u64>,
@@ -295,19 +294,19 @@ pub struct ProcessRecord {
     pub presence_changed_at: Millis,
     pub key: ProcessKey,
     pub spec: Arc<Spec>,
-    /// Grows with every change on the host.
+    /// Rises with every change on the host.
     pub generation: u64,
     pub registered_at: Millis,
     /// The last observation; None before the first.
     pub snapshot: Option<Snapshot>,
-    /// When the first observation of its present phase was made, in Unix seconds by the host's clock.
+    /// When its current phase was first observed, in Unix seconds by the host's clock.
     pub phase_since: Option<i64>,
-    /// What the list was sorted by before names.
+    /// The part of the sort key before names.
     pub rank: Option<Rank>,
 }
 
 impl ProcessRecord {
-    /// The id that callers know the agent by.
+    /// The id by which callers know the agent.
     pub fn known_as(&self) -> &AgentId {
         self.alias.as_ref().unwrap_or(&self.agent)
     }
@@ -318,7 +317,7 @@ impl ProcessRecord {
     }
 }
 
-/// What a process was from one change to the next.
+/// A revision of a process, until the next change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpecRevision {
     pub generation: u64,
@@ -328,15 +327,15 @@ pub struct SpecRevision {
     pub at: Millis,
 }
 
-/// One change that an agent must learn of.
+/// One change that an agent must be told.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assignment {
     pub generation: u64,
     pub key: ProcessKey,
     /// None: no longer registered.
     pub spec: Option<Arc<Spec>>,
-    /// Whether the last observation said that it is managed; an agent without a memory of the
-    /// process takes it from here.
+    /// Whether the last observation said that it is managed; an agent that does not know the process takes it from
+    /// here.
     pub managed: bool,
     pub registered_at: Millis,
 }
@@ -362,23 +361,23 @@ pub struct PoolRecord {
     pub pool: Pool,
 }
 
-/// Everything that an agent must learn of, from one moment of the store.
+/// Everything that an agent must be told, from one snapshot of the store.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Assignments {
     /// Oldest first.
     pub processes: Vec<Assignment>,
     /// Oldest first.
     pub pools: Vec<PoolAssignment>,
-    /// It is all that is registered: the agent may know of more, which was unregistered so long ago that no tombstone
-    /// says so. The newest generation of those.
+    /// The list is complete: processes that the agent has beyond it were unregistered so long ago that their
+    /// tombstones are gone. Holds the newest generation of those.
     pub all_through: Option<u64>,
 }
 
-/// What the store has of a host, in short, from one moment: to be compared with what its agent says that it has.
+/// A summary of what the store has for a host, from one snapshot, to compare with what its agent says it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostState {
     pub epoch: u64,
-    /// The newest of everything that was ever registered on it, unregistered since or not.
+    /// The newest generation ever given to a registration on it, even if unregistered since.
     pub generation: u64,
     pub state: AgentState,
 }
@@ -389,17 +388,17 @@ pub struct PoolAssignment {
     pub pool: Pool,
 }
 
-/// Whether a process was managed when an operation of its agent ended.
+/// Whether a process was managed when an operation of its agent finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Managed {
     pub agent: AgentId,
-    /// Of the session that brought the news.
+    /// Of the session that reported it.
     pub epoch: u64,
     pub key: ProcessKey,
     pub managed: bool,
 }
 
-/// Which authorities an agent or a relay has on its disk, by fingerprint.
+/// Which authorities an agent or relay has on disk, by fingerprint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerTrust {
     pub authorities: Vec<String>,
@@ -408,7 +407,7 @@ pub struct PeerTrust {
 }
 
 impl PeerTrust {
-    /// What an agent is called among those who have said whom they trust.
+    /// The key of an agent in the list of who trusts what.
     pub fn peer_of_agent(agent: &AgentId) -> String {
         format!("agent:{agent}")
     }

@@ -1,4 +1,4 @@
-//! Relays and their join tokens, as they cross the store's border.
+//! Records of relays and their join tokens.
 
 use std::net::IpAddr;
 
@@ -27,7 +27,7 @@ impl std::fmt::Debug for RelayToken {
 pub struct RelayTokenRecord {
     pub token: RelayToken,
     pub used: u32,
-    /// Enrolments that were refused although they had its secret.
+    /// Enrolments that were refused although they presented its secret.
     pub refused: u32,
 }
 
@@ -36,7 +36,7 @@ pub struct RelayEnrolment {
     pub token_id: String,
     pub token_secret_hash: String,
     pub cloud: u32,
-    /// The name of a relay that is new; a key that is known keeps the name that it has.
+    /// The name for a new relay; a known key keeps its name.
     pub relay: RelayId,
     pub key_fingerprint: String,
     pub remote: Option<IpAddr>,

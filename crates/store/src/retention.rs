@@ -1,36 +1,35 @@
-//! What is deleted when it is old, and how old is measured.
+//! What is pruned, and how age is measured.
 //!
-//! Age is the time that servers ran on the store ([`Uptime`]), never a reading of the wall clock: a
-//! clock that is set ahead by forty days deletes nothing. What grows only grows while a server runs, so
-//! this bounds it as well as the wall clock would.
+//! Age is measured by server uptime on the store ([`Uptime`]), never by the wall clock: setting a clock forty days
+//! ahead deletes nothing. The store only grows while a server runs, so this bounds it just as well.
 
 use crate::Millis;
 
-/// Milliseconds that servers have run on this store, all together.
+/// Total time that servers have run on this store, in milliseconds.
 pub type Uptime = i64;
 
 /// What [`crate::Store::prune`] deletes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prune {
-    /// Tasks that were finished before, with their targets, outcomes and idempotency keys.
+    /// Tasks that finished before then, with their targets, outcomes and idempotency keys.
     Tasks { before: Uptime },
-    /// As [`Self::Tasks`], of those that did nothing but ask for the status of processes, and those of which nothing
-    /// reached a host: every target had an outcome when they were made.
+    /// As [`Self::Tasks`], for tasks that only queried the status of processes, and for those that reached no host:
+    /// every target had an outcome at creation.
     BriefTasks { before: Uptime },
-    /// Events that were stored before. Of more than `keep`, the oldest of the hosts that have more than an equal
-    /// share, those with the most first.
+    /// Events stored before then. Beyond `keep`, the oldest events of the hosts that have more than an equal share,
+    /// those with the most first.
     Events { before: Uptime, keep: u64 },
-    /// What is left of hosts whose removal was cut short.
+    /// The rest of hosts whose removal was interrupted.
     RemovedHosts,
-    /// Unregistered processes and deleted pools that their agents know to be gone.
+    /// Unregistered processes and deleted pools whose agents have been told.
     Tombstones { before: Uptime },
-    /// Join tokens and users' tokens that were seen expired or used up before, and at `now` still are.
+    /// Join tokens and user tokens that were seen expired or used up before then, and still are at `now`.
     Tokens { before: Uptime, now: Millis },
-    /// Specs that were last used before and that nothing refers to.
+    /// Unreferenced specs that were last used before then.
     Specs { before: Uptime },
-    /// Nonces of signatures that count no longer: neither at `now` nor by the uptime.
+    /// Nonces of expired signatures: expired both at `now` and by uptime.
     Nonces { now: Millis },
-    /// Audit entries up to this number, which are archived.
+    /// Audit entries up to this number, which must be archived.
     Audit { through: u64 },
 }
 
@@ -48,7 +47,7 @@ impl AuditAnchor {
     }
 }
 
-/// What one table takes.
+/// The size of one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableSize {
     pub table: String,
@@ -57,10 +56,10 @@ pub struct TableSize {
     pub bytes: u64,
 }
 
-/// What the file system of a store has.
+/// The space of a store's file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskSpace {
-    /// That the server may still use.
+    /// Available to the server.
     pub free_bytes: u64,
     pub total_bytes: u64,
 }

@@ -1,4 +1,4 @@
-//! Tasks as they cross the store's border.
+//! Records of tasks.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -19,7 +19,7 @@ pub struct NewTask {
     pub created_at: Millis,
     pub app: String,
     pub user: String,
-    /// Who asked, in the words of the border; given back with the task.
+    /// Who asked, as the API layer names them; returned with the task.
     pub family: String,
     pub items: Vec<TaskItem>,
     pub targets: Vec<Target>,
@@ -27,65 +27,65 @@ pub struct NewTask {
     pub outcomes: Vec<(u32, Outcome)>,
     /// Appended to the audit log together with the task, at `created_at`.
     pub audit: Option<AuditDraft>,
-    /// A repetition of the call finds the task instead of making a second one.
+    /// A repeated call finds this task instead of creating a second one.
     pub idempotency: Option<Idempotency>,
-    /// The task whose failed targets this one tries again.
+    /// The task whose failed targets this one retries.
     pub retry_of: Option<TaskId>,
-    /// What a call of JOB was about.
+    /// Details of a JOB call.
     pub scope: Option<Scope>,
     /// None: all targets are released at once.
     pub rollout: Option<Rollout>,
 }
 
-/// What makes a repeated call known.
+/// Identifies a repeated call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Idempotency {
     pub app: String,
-    /// Chosen by the caller; unique for its app as long as the task is kept.
+    /// Chosen by the caller; unique per app as long as the task is kept.
     pub key: String,
-    /// Tells a repetition from another call under the same key.
+    /// Distinguishes a repetition from another call under the same key.
     pub body_hash: [u8; 32],
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CreatedTask {
     Created {
-        /// The targets that are registered by it, by index, each with the generation of its registration: an old one
-        /// where it was registered with an equal spec before.
+        /// The targets that were registered by it, by index, each with the generation of its registration: an old
+        /// one if it was registered with an equal spec before.
         registered: Vec<(u32, u64)>,
     },
-    /// The key stands for this task; nothing was written.
+    /// The key belongs to this task; nothing was written.
     Existing { id: TaskId, same_body: bool },
 }
 
 /// How the targets of a task are released in batches, and how far that has come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rollout {
-    /// At most this many released targets are without an outcome.
+    /// Maximum number of released targets without an outcome.
     pub max_parallel: u32,
-    /// One more than this many failures stops the rest.
+    /// One more failure than this stops the rollout.
     pub max_failures: u32,
     /// Pause after this many targets; 0: never.
     pub canary: u32,
     /// Wait until what was started is healthy before more is released.
     pub wait_healthy: bool,
-    /// The first so many targets were released.
+    /// Number of targets released so far.
     pub released: u32,
-    /// When the last of them were; see [`Self::released_at_of`].
+    /// When the last batch was released; see [`Self::released_at_of`].
     #[serde(default)]
     pub released_at: Millis,
-    /// Earlier releases, each with the index below which it released and its time, as far as targets of them are
-    /// open; so there are at most `max_parallel`.
+    /// Earlier releases that still have open targets, each with the index below which it released and its time; at
+    /// most `max_parallel`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<(u32, Millis)>,
     pub state: RolloutState,
     /// Why it ended before all targets were released.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The same as an entry of the catalogue; absent where it is none, as from earlier versions.
+    /// The same as an entry of the catalogue; absent if it is none, as from earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known_phrase")]
     pub reason_phrase: Option<Phrase>,
-    /// Whose rights it goes on with; none for the server's own, and for those of an earlier version.
+    /// Whose permissions it continues with; None for the server's own, and for rollouts of an earlier version.
     #[serde(default)]
     pub makers: Vec<Subject>,
 }
@@ -102,7 +102,7 @@ impl Rollout {
         Self { state, reason: Some(text), reason_phrase, ..self }
     }
 
-    /// When a target that is open was released; its time limit counts from then.
+    /// When an open target was released; its time limit counts from then.
     pub fn released_at_of(&self, index: u32) -> Millis {
         self.earlier.iter().find(|(below, _)| index < *below).map_or(self.released_at, |(_, at)| *at)
     }
@@ -112,7 +112,7 @@ impl Rollout {
 #[serde(rename_all = "snake_case")]
 pub enum RolloutState {
     Running,
-    /// Waits for somebody to go on or to cancel.
+    /// Waits for somebody to resume or cancel it.
     Paused,
     Failed,
     Cancelled,
@@ -129,7 +129,7 @@ impl RolloutState {
     }
 }
 
-/// A transition of a rolling task, written in one piece.
+/// A transition of a rolling task, written atomically.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RolloutStep {
     pub rollout: Rollout,
@@ -143,7 +143,7 @@ pub struct RolloutStep {
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenRollout {
     pub task: TaskId,
-    /// How long servers have run since the task was made.
+    /// Server uptime since the task was created.
     pub age: Duration,
     pub cancelled_at: Option<Millis>,
     pub rollout: Rollout,
@@ -154,10 +154,10 @@ pub struct OpenRollout {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FinishedTarget {
-    /// Also of one whose host was cordoned: maintenance is no failure of a rollout.
+    /// Also true if its host was cordoned: maintenance is no failure of a rollout.
     pub is_success: bool,
     pub recorded_at: Millis,
-    /// None: nobody has judged it.
+    /// None: not judged.
     pub healthy: Option<bool>,
 }
 
@@ -165,17 +165,17 @@ pub struct FinishedTarget {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskItem {
     pub key: ProcessKey,
-    /// None where the caller's op_type means nothing; its targets are final from the start.
+    /// None if the caller's op_type is meaningless; its targets are final from the start.
     pub kind: Option<OperationKind>,
     pub spec: Option<Arc<Spec>>,
-    /// The spec came with the call. Without one, it was not kept.
+    /// The spec that came with the call. Without one, none is stored.
     pub carried: bool,
     /// Register the spec on every target with an agent before anything is dispatched.
     pub register: bool,
-    /// How long its targets may stay without an outcome once they are on their way: from the task's creation, or, where
+    /// How long its targets may stay without an outcome once they are on their way: from the task's creation or, if
     /// they wait, from their delivery.
     pub time_limit_ms: u64,
-    /// How long its targets may wait for a host that is offline; 0: not at all.
+    /// How long its targets may wait for an offline host; 0: not at all.
     pub wait_ms: u64,
 }
 
@@ -183,20 +183,20 @@ pub struct TaskItem {
 pub struct Target {
     /// Index into the task's items.
     pub item: u32,
-    /// None where the caller's host is not known.
+    /// None if the caller's host is unknown.
     pub agent: Option<AgentId>,
     /// The host's address, or the one that the caller gave.
     pub host: Option<HostKey>,
     /// The key of its row in the caller's dialect.
     pub row_key: String,
-    /// Of further rows with the same outcome: the caller named the host in other ways too.
+    /// Further rows with the same outcome: the caller named the host in other ways too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_row_keys: Vec<String>,
 }
 
 impl Target {
-    /// The agent that the target reaches. None where the host is not known or its caller may not touch it: then the
-    /// target holds only how the call names it, which may be the id of an agent.
+    /// The agent that the target reaches. None if the host is unknown or the caller may not touch it: then the
+    /// target only records how the call named it, which may be an agent id.
     pub fn reached(&self) -> Option<&AgentId> {
         self.agent.as_ref().filter(|_| self.host.is_some())
     }
@@ -208,15 +208,15 @@ pub struct TaskView {
     pub created_at: Millis,
     pub app: String,
     pub user: String,
-    /// Those of the two that are still who they were: a name that was removed is somebody else's afterwards.
+    /// Those of the two that are still the same: a removed name may belong to somebody else now.
     pub owners: Vec<Subject>,
-    /// What a call of JOB was about.
+    /// Details of a JOB call.
     pub scope: Option<Scope>,
     pub family: String,
     pub cancelled_at: Option<Millis>,
     pub retry_of: Option<TaskId>,
     pub rollout: Option<Rollout>,
-    /// `register` is not kept: it is false here.
+    /// `register` is not stored: it is false here.
     pub items: Vec<TaskItem>,
     pub targets: Vec<TargetView>,
 }
@@ -240,7 +240,7 @@ pub struct TaskSummary {
     /// As in [`TaskView`].
     pub owners: Vec<Subject>,
     pub family: String,
-    /// What is asked of its targets, each once.
+    /// The operations on its targets, each once.
     pub kinds: Vec<OperationKind>,
     /// The first three of its processes, by name.
     pub processes: Vec<ProcessKey>,
@@ -259,12 +259,12 @@ pub struct TaskSummary {
 #[derive(Clone, Debug, Default)]
 pub struct TaskQuery {
     pub ids: Option<RangeInclusive<TaskId>>,
-    /// Only what is sorted behind it; nothing is behind a task that is forgotten.
+    /// Only what sorts after it; nothing sorts after a task that was pruned.
     pub before: Option<TaskId>,
     pub limit: u32,
     pub app: Option<String>,
     pub user: Option<String>,
-    /// Only those that this one made, under its name as it is now.
+    /// Only those that it created, under its current name.
     pub owner: Option<Subject>,
     pub unfinished_only: bool,
     /// Only those that operate this process.
@@ -277,10 +277,10 @@ pub struct TaskQuery {
     pub until: Option<Millis>,
 }
 
-/// How far a task is.
+/// The progress of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskState {
-    /// Has targets without an outcome, and does not pause.
+    /// Has targets without an outcome, and is not paused.
     Running,
     Paused,
     /// Finished, with failed targets.
@@ -315,18 +315,18 @@ pub struct ProcessTaskQuery {
     pub key: ProcessKey,
     /// Only targets that these serve; tasks without one are left out.
     pub agents: Option<Vec<AgentId>>,
-    /// Only those that this one made, under its name as it is now.
+    /// Only those that it created, under its current name.
     pub owner: Option<Subject>,
-    /// Only what comes behind this target of this task: its later targets, and the tasks that are sorted behind it;
-    /// nothing is behind a task that is forgotten.
+    /// Only what comes after this target of this task: its later targets, and the tasks that sort after it; nothing
+    /// sorts after a task that was pruned.
     pub after: Option<(TaskId, u32)>,
-    /// At most so many tasks are looked at.
+    /// At most this many tasks are examined.
     pub tasks: u32,
-    /// At most so many targets, of all tasks together.
+    /// At most this many targets, of all tasks together.
     pub targets: u32,
 }
 
-/// A target with its place in the task and what its item asks.
+/// A target with its index in the task and the operation of its item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TargetRow {
     pub index: u32,

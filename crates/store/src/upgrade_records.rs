@@ -1,4 +1,4 @@
-//! Upgrades of agents.
+//! Records of agent upgrades.
 
 use proctor_model::{AgentId, FieldError, HostKey, Message, Subject, messages};
 use serde::{Deserialize, Serialize};
@@ -6,23 +6,23 @@ use uuid::Uuid;
 
 use crate::Millis;
 
-/// Older ones are forgotten when another one begins.
+/// When another one begins, older ones are deleted.
 pub const UPGRADES_KEPT_MAX: u32 = 100;
 
-/// What an upgrade wants; it never changes.
+/// The specification of an upgrade; it never changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpgradePlan {
     pub version: String,
     pub builds: Vec<UpgradeBuild>,
-    /// How many hosts each ring has.
+    /// Number of hosts in each ring.
     pub rings: Vec<u32>,
     pub health_deadline_secs: u64,
-    /// With more, no other host begins.
+    /// Beyond this many failures, no further host starts.
     pub failures_max: u32,
     pub allow_downgrade: bool,
 }
 
-/// The program for one kind of machine.
+/// The program for one architecture.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpgradeBuild {
     pub arch: String,
@@ -112,10 +112,11 @@ pub struct Upgrade {
     pub id: Uuid,
     pub plan: UpgradePlan,
     pub state: UpgradeState,
-    /// Why it is paused or over.
+    /// Why it is paused or has ended.
     pub reason: String,
     pub created_by: String,
-    /// Whose rights it goes on with: those of who began it, or of who resumed it last. None for the server's own.
+    /// Whose permissions it continues with: those of whoever started it, or resumed it last. None for the server's
+    /// own.
     pub makers: Vec<Subject>,
     pub created_at: Millis,
     pub changed_at: Millis,
@@ -128,7 +129,7 @@ pub struct UpgradeTransition {
     pub from: Vec<UpgradeState>,
     pub to: UpgradeState,
     pub reason: String,
-    /// Who answers for it from now on, where that changes.
+    /// Who is responsible for it from now on, if that changes.
     pub makers: Option<Vec<Subject>>,
 }
 
@@ -144,7 +145,7 @@ pub struct UpgradeHost {
     pub changed_at: Millis,
 }
 
-/// What becomes of one host. One that is final stays as it is, except that one that was done can have failed after all.
+/// The result of one host. A final one stays, except that one that was done may still fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpgradeHostChange {
     pub agent: AgentId,

@@ -1,12 +1,10 @@
-//! The judge of one life: is it over its own limits?
+//! Judges one life: is it over its own limits?
 //!
-//! Promised: CPU is judged from what it used after its first ten seconds, memory from the start;
-//! what "over" means is the table in [`crate::threshold`]; a limit of none or 0 is never broken; late,
-//! repeated and senseless samples change nothing; after a hole in the samples the windows begin
-//! anew. A breach is reported with every sample as long as it lasts, and it is the business of the
-//! process machine to act on it once.
-//! Absent: measuring. The driver samples when [`LimitJudge::next_sample`] says, because a longer
-//! wait is a hole.
+//! Promised: CPU is judged by what it used after its first ten seconds, memory from the start; the table in
+//! [`crate::threshold`] says what "over" means; a limit of none or 0 is never exceeded; late, repeated and invalid
+//! samples change nothing; after a gap in the samples the windows start over. A breach is reported with every
+//! sample while it lasts; the process machine acts on it once. Absent: measuring. The driver samples when
+//! [`LimitJudge::next_sample`] says, because a longer wait is a gap.
 
 use std::time::Duration;
 
@@ -15,7 +13,7 @@ use proctor_model::{Limits, Percent};
 use crate::Time;
 use crate::threshold::{Level, Mean, Resource, effective, far_over, sound};
 
-/// A start may take what it wants of the CPU.
+/// A start may use as much CPU as it wants.
 const START_GRACE: Duration = Duration::from_secs(10);
 const PERIOD_MIN: Duration = Duration::from_secs(1);
 const PERIOD_MAX: Duration = Duration::from_secs(10);
@@ -23,7 +21,7 @@ const PERIOD_MAX: Duration = Duration::from_secs(10);
 const PERIOD_URGENT: Duration = Duration::from_millis(250);
 /// From this part of a limit on, every second counts.
 const NEAR: f64 = 0.7;
-/// A wait longer than this many periods is a hole.
+/// A wait longer than this many periods is a gap.
 const GAP_PERIODS: u32 = 3;
 /// A warning about descriptors is due again after their number has been below this part.
 const FD_CALM: f64 = 0.9;
@@ -83,8 +81,8 @@ impl LimitJudge {
         self.breach(limits)
     }
 
-    /// Whether to warn about open descriptors now: once when they pass their limit, again only
-    /// after they have been well below it.
+    /// Whether to warn about open descriptors now: once when they exceed their limit, again only after they have
+    /// been well below it.
     pub fn fd_warning(&mut self, limits: &Limits) -> bool {
         let Some(limit) = limits.fd.filter(|limit| *limit > 0) else {
             self.fd_warned = false;
@@ -100,8 +98,8 @@ impl LimitJudge {
         false
     }
 
-    /// How long to wait for the next sample: a second near a limit and after the start, up to ten
-    /// far from it or where only the status wants to know.
+    /// How long to wait for the next sample: a second near a limit and after the start, up to ten far from it or if
+    /// only the status needs it.
     pub fn next_sample(&self, limits: &Limits, now: Time) -> Duration {
         let (cpu, memory) = (limit_of(limits.cpu), limit_of(limits.memory));
         if cpu.is_none() && memory.is_none() {
@@ -138,7 +136,7 @@ impl LimitJudge {
         }
         self.growth = match (self.newest, since_newest, memory) {
             (Some(newest), Some(wait), Some(memory)) => (memory - newest.memory) / wait.as_secs_f64(),
-            // What a new life has, it took since its start.
+            // A new life has used everything since its start.
             (None, _, Some(memory)) => memory / sample.at.since(self.started).as_secs_f64().max(0.001),
             (Some(_), None, _) | (_, _, None) => 0.0,
         };
@@ -154,7 +152,7 @@ impl LimitJudge {
             .or_else(|| broken(Resource::Cpu, limit_of(limits.cpu), &|limit| self.cpu.over(limit)))
     }
 
-    /// Half the time until memory is far over its limit at its present growth, if that is soon.
+    /// Half the time until memory is far over its limit at its current growth, if that is soon.
     fn urgency(&self, memory: Option<f64>) -> Option<Duration> {
         let room = far_over(memory?) - self.newest?.memory;
         (self.growth > 0.0 && room < self.growth * 2.0 * PERIOD_MIN.as_secs_f64())

@@ -1,9 +1,9 @@
 //! One simulated agent, without IO: messages and time in, messages out.
 //!
-//! Promised: the rules of a real agent's ledger. An operation runs at most once however often it is
-//! delivered, its outcome is repeated on every new session until it is acknowledged, operations on one
-//! process follow one another, and what was assigned survives a lost connection. Time is an argument.
-//! Absent: commands and processes; what they would do is drawn from the [`Group`]'s behaviour.
+//! Promised: the rules of a real agent's ledger. An operation runs at most once however often it is delivered, its
+//! outcome is repeated on every new session until it is acknowledged, operations on one process run one after
+//! another, and assignments survive a lost connection. Time is an argument. Absent: commands and processes; what
+//! they would do is drawn from the [`Group`]'s behaviour.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use crate::record::{Happened, Recorder};
 use crate::rng::SeededRng;
 use crate::stats::{Latency, Stats, Violation};
 
-/// As a real agent: what all processes use is reported this often.
+/// Like a real agent: the usage of all processes is reported this often.
 const REPORT_PERIOD: Duration = Duration::from_secs(60);
-/// Acknowledged operations that are remembered, to notice one that comes again.
+/// Acknowledged operations that are remembered, to notice one that is delivered again.
 const ACKNOWLEDGED_MAX: usize = 256;
-/// Observations in one frame: about as many bytes as of a real agent.
+/// Observations per frame: about as many bytes as a real agent sends.
 const OBSERVATIONS_MAX: usize = 32;
-/// Between the crash of a simulated process and its new life.
+/// Between the crash of a simulated process and its next life.
 const RELAUNCH: Duration = Duration::from_millis(100);
 
-/// Moments: for what only passes, a time since the swarm began; for what is told, the wall clock.
+/// Two clocks: time since the swarm began for durations, the wall clock for timestamps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now {
     pub(crate) since_start: Duration,
@@ -57,12 +57,12 @@ struct Begun {
     ends_at: Duration,
 }
 
-/// An operation that waits for those before it.
+/// An operation that waits for earlier ones.
 #[derive(Debug)]
 struct Waiting {
     operation: OperationId,
     kind: OperationKind,
-    /// It must not begin from then on.
+    /// It must not begin after this.
     expires_at: Duration,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct SimAgent {
     boot: BootId,
     epoch: u64,
     generation: u64,
-    /// The server tells everything again.
+    /// The server sends everything again.
     is_resync: bool,
     /// Those that limit something, with their generations.
     pools: BTreeMap<(Namespace, PoolId), u64>,
@@ -109,7 +109,7 @@ impl SimAgent {
         let spread = |draw: &mut SeededRng, period: Duration| now.since_start + period.mul_f64(draw.unit());
         let report_at = spread(&mut draw, REPORT_PERIOD);
         let crash_at = group.crash_every_secs.map(|secs| spread(&mut draw, Duration::from_secs(secs)));
-        // Above every number of an earlier run: a server takes only events that are newer than the last one.
+        // Above every number of an earlier run: a server accepts only events that are newer than the last one.
         let sequence = u64::try_from(now.unix_ms).unwrap_or(0) * 1000;
         Self {
             group,
@@ -137,7 +137,7 @@ impl SimAgent {
         }
     }
 
-    /// From now on, all that happens to this agent is recorded there under this name.
+    /// From now on, everything that happens to this agent is recorded there under this name.
     pub(crate) fn record_to(&mut self, recorder: Arc<Recorder>, name: String) {
         self.record = Some((recorder, name));
     }
@@ -171,7 +171,7 @@ impl SimAgent {
         self.epoch
     }
 
-    /// What it has, in short.
+    /// A summary of what it has.
     pub(crate) fn state(&self, now: Now) -> AgentState {
         let processes = || self.processes.iter();
         let pools = self.pools.iter().map(|((namespace, id), generation)| id.numbered(namespace, *generation));
@@ -182,8 +182,8 @@ impl SimAgent {
         }
     }
 
-    /// A session has opened: what the server has not acknowledged is sent again, and all processes, unless the server
-    /// has them as they are: as this state says.
+    /// A session has opened: what the server has not acknowledged is sent again, and so are all processes, unless
+    /// the server already has them as this state says.
     pub(crate) fn handle_connected(&mut self, now: Now, epoch: u64, known: Option<AgentState>) {
         self.note(now, Happened::Connected { epoch });
         if epoch <= self.epoch {
@@ -211,8 +211,8 @@ impl SimAgent {
         self.outbox.clear();
     }
 
-    /// The agent was killed, and another run of it begins with what the ledger holds: operations that have begun, outcomes,
-    /// events and what is assigned. Processes live on.
+    /// The agent was killed, and another run of it begins with the contents of the ledger: operations that have
+    /// begun, outcomes, events and assignments. Processes keep running.
     pub(crate) fn handle_killed(&mut self) {
         self.handle_disconnected();
         self.waiting.clear();
@@ -244,7 +244,7 @@ impl SimAgent {
             FromServer::EventsSeen { up_to } => self.events.retain(|event| event.sequence > up_to),
             // It never has more than what is registered: it has no snapshots of its disk.
             FromServer::Registered(_) => self.is_resync = true,
-            // The session's own business, or of a newer server.
+            // The session's own business, or from a newer server.
             FromServer::Enrolled { .. }
             | FromServer::Pace { .. }
             | FromServer::Refused { .. }
@@ -256,7 +256,7 @@ impl SimAgent {
             | FromServer::Renewed { .. }
             | FromServer::Signed(_)
             | FromServer::Beat
-            // It says that it keeps no usage, and takes no upgrades.
+            // It says that it keeps no usage, and accepts no upgrades.
             | FromServer::QueryUsage { .. }
             | FromServer::Upgrade(_)
             | FromServer::BuildPart { .. }
@@ -349,7 +349,7 @@ impl SimAgent {
         self.begin_next(now, &key);
     }
 
-    /// Operations on one process follow one another; a status query waits for nobody.
+    /// Operations on one process run one after another; a status query waits for nothing.
     fn begin_next(&mut self, now: Now, key: &ProcessKey) {
         if self.begun.iter().any(|begun| begun.key == *key) {
             return;
@@ -534,7 +534,7 @@ impl SimAgent {
     }
 
     fn tell(&mut self, now: Now, kind: EventKind, key: ProcessKey, proc_name: String, content: Message) {
-        /// As a real agent's spool, smaller: the oldest give way.
+        /// Like a real agent's spool, but smaller: the oldest are dropped.
         const EVENTS_MAX: usize = 1000;
         self.sequence += 1;
         let event = Event {
@@ -583,7 +583,7 @@ impl SimProcess {
     }
 }
 
-/// When the task of an operation was made: its id is a UUID of version 7.
+/// When the task of an operation was created: its id is a version 7 UUID.
 fn created_at(operation: OperationId) -> Option<i64> {
     let (seconds, nanos) = operation.task.as_uuid().get_timestamp()?.to_unix();
     i64::try_from(seconds * 1000 + u64::from(nanos) / 1_000_000).ok()

@@ -1,7 +1,7 @@
 //! How simulated agents misbehave: groups of agents, each with its own latencies and faults.
 //!
-//! Promised: a behaviour that parsed is usable (shares add up to at most 1, ranges are not inverted);
-//! an unknown key is refused. Agents that no group claims behave perfectly.
+//! Promised: a behaviour that parses is usable (shares add up to at most 1, ranges are not inverted); an unknown
+//! key is refused. Agents without a group behave perfectly.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub struct Behaviour {
     groups: Vec<Group>,
 }
 
-/// What the agents of one group do. Everything that is absent is perfect.
+/// The behaviour of one group. Everything that is absent is perfect.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Group {
@@ -34,7 +34,7 @@ pub struct Group {
     pub clock_offset_ms: i64,
     /// The agent drops its connection without a goodbye after this long.
     pub disconnect_every_secs: Option<u64>,
-    /// The agent is killed this often and starts again at once: it forgets what its ledger does not hold.
+    /// The agent is killed this often and restarts at once: it forgets what its ledger does not hold.
     pub kill_every_secs: Option<u64>,
 }
 

@@ -1,7 +1,7 @@
 //! The identities of simulated agents: a key and a certificate each, kept in one private file.
 //!
-//! A server gives a host's identity only to the key that enrolled it, so a second run on the same
-//! addresses needs the keys of the first: with a state file they are kept and used again.
+//! A server accepts only the key that enrolled a host, so a second run on the same addresses needs the keys of the
+//! first: with a state file they are kept and reused.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};

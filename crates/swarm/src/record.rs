@@ -1,8 +1,8 @@
-//! What simulated agents are told and do, as JSON lines in a file, to check a run after its end.
+//! Everything that simulated agents are told and do, as JSON lines in a file, to check a run afterwards.
 //!
-//! Promised: the lines of one agent are in the order in which things happened to it, each with the wall clock's time; a
-//! line is in the file before the agent goes on. Absent: a verdict, see `proctor_testkit::History`; a run of more than
-//! [`LINES_MAX`] lines, which ends with a line that says `truncated`.
+//! Promised: the lines of one agent are in order, each with the wall clock's time; a line is in the file before the
+//! agent continues. Absent: a verdict, see `proctor_testkit::History`; a run of more than [`LINES_MAX`] lines,
+//! which ends with a line that says `truncated`.
 
 use std::fs::File;
 use std::io::Write;

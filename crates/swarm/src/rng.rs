@@ -1,4 +1,4 @@
-//! Random numbers that are the same for the same seed: a run can be repeated.
+//! Seeded random numbers, so that a run can be repeated.
 
 /// SplitMix64.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-/// Longer than any wait that is measured; what takes longer counts as this.
+/// Longer than any measured wait; what takes longer counts as this.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// A latency with its distribution.
@@ -44,15 +44,15 @@ impl Latency {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Violation {
-    /// An operation came again after its outcome was acknowledged.
+    /// An operation was delivered again after its outcome was acknowledged.
     DeliveredAfterAcknowledgement,
     /// A session got an epoch that is not above the one before it.
     EpochWentBack,
     /// A process was assigned in a generation that is not above what the agent had seen.
     GenerationWentBack,
-    /// An operation came with no time left to run it.
+    /// An operation was delivered with no time left to run it.
     DeliveredTooLate,
-    /// Something came that the control plane had not signed for this session.
+    /// A message was not signed by the control plane for this session.
     Unsigned,
 }
 
@@ -96,7 +96,7 @@ pub struct Counters {
     pub acknowledged: AtomicU64,
 }
 
-/// The report at the end of a run, for programs. Every check is listed, also those without a violation.
+/// The report at the end of a run, for programs. Every check is listed, even without a violation.
 #[derive(Debug, Serialize)]
 pub struct Report<'a> {
     latencies: BTreeMap<Latency, Quantiles>,

@@ -24,7 +24,7 @@ impl Api {
         Self { client, base, authorization }
     }
 
-    /// Submits an operation. None: there is no answer, or the server asks to try again, so that nobody knows whether
+    /// Submits an operation. None: there was no answer, or the server asked to retry, so it is unknown whether
     /// there is a task. Fails if the server refuses the request.
     pub async fn submit(&self, operation: &Value, key: &str) -> Result<Option<String>> {
         let request = self.client.post(format!("{}/api/v1/operations", self.base));
@@ -67,7 +67,7 @@ impl Api {
         Some(TaskRead { at_ms: unix_millis(), task: task.to_owned(), targets: Some(targets) })
     }
 
-    /// The generations of the first registrations; none where there is no answer.
+    /// The generations of the first registrations; empty if there was no answer.
     pub async fn generations(&self) -> Vec<GenerationRead> {
         let Some((_, Some(page))) = self.get("/api/v1/processes?limit=100").await else { return Vec::new() };
         let read = |process: &Value| {
@@ -77,7 +77,7 @@ impl Api {
         page["processes"].as_array().into_iter().flatten().filter_map(read).collect()
     }
 
-    /// How many hosts are connected; one that the server only expects back is not.
+    /// Number of connected hosts; one that the server only expects back does not count.
     pub async fn online(&self) -> Option<usize> {
         let mut online = 0;
         let mut after = String::new();

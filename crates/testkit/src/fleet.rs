@@ -14,7 +14,7 @@ use crate::{Api, Launcher, Program, binary, end_all_in, eventually, free_port};
 
 pub const APP: &str = "testapp";
 
-/// How often other ports are drawn for a server that found its own taken since they were looked for.
+/// How often other ports are drawn for a server whose own was taken since it was chosen.
 const PORT_DRAWS: usize = 5;
 
 /// `proctor server` on its own data directory.
@@ -149,7 +149,7 @@ impl Fleet {
         self.start_server_again().await
     }
 
-    /// The same command again, after its end.
+    /// The same command again, after it has exited.
     pub async fn start_server_again(&mut self) -> Result<()> {
         let Server { http, link, .. } = self.server;
         self.server.program = start_server(self.dir.path(), http, link, &self.setup)?;
@@ -256,7 +256,7 @@ impl Fleet {
     }
 }
 
-/// Ends agents too, so that none of them starts anything again.
+/// Ends agents too, so that none of them restarts anything.
 impl Drop for Fleet {
     fn drop(&mut self) {
         end_all_in(self.dir.path());

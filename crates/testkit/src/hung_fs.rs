@@ -1,11 +1,11 @@
-//! A file system that hangs, as a network file system does whose server is gone.
+//! A file system that hangs, like a network file system whose server is gone.
 
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
 use crate::eventually;
 
-/// A FUSE mount whose server never answers. Dropped, it is unmounted, and who waits for it gets an error.
+/// A FUSE mount whose server never answers. Dropping it unmounts it, and whoever waits for it gets an error.
 #[derive(Debug)]
 pub struct HungFileSystem {
     server: Child,
@@ -13,7 +13,7 @@ pub struct HungFileSystem {
 }
 
 impl HungFileSystem {
-    /// Makes the directory and mounts it there. None: FUSE cannot be mounted on this machine.
+    /// Creates the directory and mounts there. None: FUSE cannot be mounted on this machine.
     pub async fn mount(directory: PathBuf) -> Option<Self> {
         std::fs::create_dir(&directory).expect("the directory can be made");
         let line = "exec 3<> /dev/fuse && mount -i -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0 none \"$0\" \

@@ -46,7 +46,7 @@ pub use swarm::{Swarm, SwarmPlan};
 /// Generous: a loaded machine may be ten times slower than an idle one.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Asks until the answer is there.
+/// Polls until the answer is there.
 pub async fn eventually<T, F, Fut>(what: &str, mut ask: F) -> T
 where
     F: FnMut() -> Fut,
@@ -62,7 +62,7 @@ where
     }
 }
 
-/// The wall clock, as the programs under test read it, which this crate does not depend on.
+/// The wall clock, as the programs under test read it.
 #[allow(clippy::disallowed_methods, reason = "the clock of the tests")]
 pub fn unix_millis() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -1,7 +1,7 @@
-//! Clients that start and stop processes of a swarm at a rate, whatever becomes of the server.
+//! Clients that start and stop processes of a swarm at a rate, whatever happens to the server.
 //!
-//! Promised: every submit has a key of its own and is repeated with it until it is answered; what was answered and
-//! read is recorded. Absent: a wait for outcomes before [`Load::finish`].
+//! Promised: every submit has its own key and is repeated with it until it is answered; answers and reads are
+//! recorded. Absent: waiting for outcomes before [`Load::finish`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use tokio::time::MissedTickBehavior;
 use crate::history::{Answer, HANDLING, History};
 use crate::{Api, PATIENCE};
 
-/// Submits that wait for their answer, so that a server that is away meets no mob.
+/// Submits that wait for their answer, so that a server that is away does not meet a mob when it returns.
 const UNDER_WAY_MAX: usize = 256;
 const RETRY_AFTER: Duration = Duration::from_millis(100);
-/// Every so many-th submit is repeated although it was answered.
+/// Every n-th submit is repeated although it was answered.
 const REPEATED: usize = 10;
 const READ_PERIOD: Duration = Duration::from_millis(200);
 /// Tasks that are read at the same time at the end.
@@ -57,7 +57,7 @@ impl Load {
         self.recorded.lock().await.answers.len()
     }
 
-    /// Ends the load, waits until every target of every accepted task is final, and returns what was recorded.
+    /// Ends the load, waits until every target of every accepted task is final, and returns the record.
     pub async fn finish(mut self) -> Result<History> {
         let _ = self.stop.send(true);
         while let Some(ended) = self.working.join_next().await {
@@ -97,7 +97,7 @@ async fn submit_all(
     Ok(())
 }
 
-/// Goes through all hosts and processes with starts, then with stops, and so on.
+/// Cycles through all hosts and processes with starts, then with stops, and so on.
 fn operation(plan: &LoadPlan, number: usize) -> serde_json::Value {
     let host = &plan.hosts[number % plan.hosts.len()];
     let process = number / plan.hosts.len() % plan.processes;
@@ -171,7 +171,7 @@ pub async fn read_until_final(api: &Api, history: &mut History) -> Result<()> {
     }
 }
 
-/// The last read is returned even if something is open after [`PATIENCE`]: the judge says so.
+/// Returns the last read even if something is open after [`PATIENCE`]: the judge says so.
 async fn until_final(api: &Api, task: &str) -> Result<crate::TaskRead> {
     let begun = Instant::now();
     let mut last = None;

@@ -43,8 +43,8 @@ impl Marked {
         json!({"proc_operate_req": [item], "no_request": true})
     }
 
-    /// Asks for a reload with a marker of its own; `before` is run before the marker is written. Where there is no
-    /// answer, it may run, once.
+    /// Submits a reload with its own marker; `before` runs before the marker is written. Without an answer, it may
+    /// run, once.
     pub async fn submit(&mut self, fleet: &Fleet, before: &str) -> Result<String> {
         let marker = format!("marker-{}", self.submitted);
         self.submitted += 1;
@@ -63,7 +63,7 @@ impl Marked {
         Some(code)
     }
 
-    /// Waits for the end of everything; the record, to be judged, and the codes in the order of the submits.
+    /// Waits until everything has ended; returns the record to be judged, and the codes in order of the submits.
     pub async fn finish(mut self, fleet: &Fleet) -> Result<(History, Vec<u32>)> {
         read_until_final(&fleet.api(), &mut self.history).await?;
         self.history.hosts = self.executed()?;

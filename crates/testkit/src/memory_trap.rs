@@ -1,4 +1,4 @@
-//! A process whose memory nobody can read, as of one that maps a file of a network file system whose server is gone.
+//! A process whose memory nobody can read, like one that maps a file of a network file system whose server is gone.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -15,8 +15,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::eventually;
 
-/// A FUSE mount with one program. Who reads it first waits for ever, with a page of it locked; who loads it afterwards
-/// waits for that page inside mmap, which holds the lock of its memory. Dropped, it is unmounted, and they go on.
+/// A FUSE mount with one program. The first reader waits for ever, with a page of it locked; whoever loads it
+/// afterwards waits for that page inside mmap, which holds its memory lock. Dropping the trap unmounts it, and they
+/// continue.
 #[derive(Debug)]
 pub struct MemoryTrap {
     directory: PathBuf,
@@ -27,7 +28,8 @@ pub struct MemoryTrap {
 }
 
 impl MemoryTrap {
-    /// Makes the directory and mounts it there. None: FUSE cannot be mounted on this machine, or programs have no loader.
+    /// Creates the directory and mounts there. None: FUSE cannot be mounted on this machine, or programs have no
+    /// loader.
     pub async fn mount(directory: PathBuf) -> Option<Self> {
         let maps = std::fs::read_to_string("/proc/self/maps").expect("we have memory");
         let mut mapped = maps.lines().filter_map(|line| line.split_ascii_whitespace().nth(5));
@@ -61,7 +63,7 @@ impl MemoryTrap {
         self.directory.join("program")
     }
 
-    /// What a shell runs to be such a process, under the name of [`Self::name`].
+    /// The shell command for such a process, under the name of [`Self::name`].
     pub fn command(&self) -> String {
         format!("exec {} {}", self.loader.display(), self.program().display())
     }
@@ -71,7 +73,7 @@ impl MemoryTrap {
         self.loader.file_name().expect("a loader has a name").to_string_lossy().into_owned()
     }
 
-    /// Returns when nobody can read the memory of that process any more.
+    /// Returns once nobody can read the memory of that process any more.
     pub async fn holds(&self, pid: i32) {
         eventually("the memory cannot be read", || async move {
             let (done, is_done) = mpsc::channel();
@@ -89,7 +91,7 @@ impl MemoryTrap {
 impl Drop for MemoryTrap {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
-        // Without its server everybody who waits gets an error.
+        // Without its server, everybody who waits gets an error.
         let _ = self.server.take().map(JoinHandle::join);
         if let Some(mut reader) = self.first_reader.take() {
             let _ = reader.kill();
@@ -115,7 +117,7 @@ const FLUSH: u32 = 25;
 const INIT: u32 = 26;
 const INTERRUPT: u32 = 36;
 const BATCH_FORGET: u32 = 42;
-/// Past the page cache, which stays as it is until the file is mapped.
+/// Bypasses the page cache, which stays as it is until the file is mapped.
 const FOPEN_DIRECT_IO_AND_KEEP_CACHE: u32 = 3;
 const ENOSYS: i32 = 38;
 const IN_HEADER: usize = 40;
@@ -175,7 +177,7 @@ impl Server {
         };
         let length = u32::try_from(16 + payload.len()).unwrap_or(u32::MAX);
         let header = [&length.to_ne_bytes()[..], &error.to_ne_bytes(), &unique.to_ne_bytes()].concat();
-        // Who has asked may be gone.
+        // The requester may be gone.
         let _ = self.device.write(&[header, payload].concat());
         Ok(())
     }

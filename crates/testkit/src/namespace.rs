@@ -1,6 +1,6 @@
-//! A network of one host: a network namespace, joined to ours by a pair of interfaces.
+//! A network for one host: a network namespace, connected to ours by a veth pair.
 //!
-//! Promised: it is gone when it is dropped, if nothing runs in it any more. Absent: delay (no netem); see
+//! Promised: it is removed when it is dropped, if nothing runs in it any more. Absent: delay (no netem); see
 //! [`crate::FaultProxy`].
 
 use std::net::Ipv4Addr;
@@ -26,7 +26,7 @@ pub struct NetworkNamespace {
 }
 
 impl NetworkNamespace {
-    /// Fails where this machine does not let us, or lacks `ip`.
+    /// Fails if this machine does not permit it, or lacks `ip`.
     pub fn create() -> Result<Self> {
         let number = std::process::id().wrapping_mul(31).wrapping_add(CREATED.fetch_add(1, Ordering::Relaxed));
         let (name, outside) = (format!("proctor-{number}"), format!("pt{number:x}"));
@@ -51,7 +51,7 @@ impl NetworkNamespace {
         Launcher { prefix, ..Launcher::default() }
     }
 
-    /// Nothing gets out any more; connections that are open are not told.
+    /// Cuts it off; open connections are not notified.
     pub fn partition(&self) -> Result<()> {
         self.run("ip", &["route", "add", "blackhole", &format!("{}/32", self.gateway)])
     }
@@ -60,7 +60,7 @@ impl NetworkNamespace {
         self.run("ip", &["route", "del", "blackhole", &format!("{}/32", self.gateway)])
     }
 
-    /// Replaces the rules that apply inside to what comes in and goes out, such as `ct state established drop`.
+    /// Replaces the filter rules for incoming and outgoing traffic inside, such as `ct state established drop`.
     pub fn filter(&self, incoming: &str, outgoing: &str) -> Result<()> {
         self.clear_filter();
         self.run("nft", &["add", "table", "inet", "faults"])?;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A built program: beside the test's own binary, or where `PROCTOR_TEST_NAME` says, for those of another version.
+/// A built program: beside the test's own binary, or at `PROCTOR_TEST_NAME`, for those of another version.
 pub fn binary(name: &str) -> PathBuf {
     let variable = format!("PROCTOR_TEST_{}", name.to_uppercase().replace('-', "_"));
     if let Some(other) = std::env::var_os(variable) {
@@ -28,9 +28,9 @@ pub fn binary(name: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("{name} is not built: run `make build`"))
 }
 
-/// A free port of this test's own: no other test is given it while this one runs.
+/// A free port of this test's own: no other test gets it while this one runs.
 pub fn free_port() -> u16 {
-    // Below those that the kernel gives to connections of other programs.
+    // Below the kernel's ephemeral range.
     const RANGE: std::ops::Range<u64> = 10_000..32_000;
     loop {
         let drawn = RandomState::new().build_hasher().finish();
@@ -41,7 +41,7 @@ pub fn free_port() -> u16 {
     }
 }
 
-/// Whether the port is now this process's own. The claim is a name that the kernel forgets with the process.
+/// Whether the port now belongs to this process. The claim is a name that the kernel frees with the process.
 fn claim(port: u16) -> bool {
     static CLAIMS: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
     let name = SocketAddr::from_abstract_name(format!("proctor-test-port-{port}")).expect("a short name");
@@ -49,7 +49,7 @@ fn claim(port: u16) -> bool {
     claimed.map(|claim| CLAIMS.lock().unwrap_or_else(PoisonError::into_inner).push(claim)).is_ok()
 }
 
-/// What a program is started through: a network namespace, a limit, a library that is loaded before it.
+/// What a program is started through: a network namespace, a limit, a preloaded library.
 #[derive(Clone, Debug, Default)]
 pub struct Launcher {
     /// A command that runs the program named by its last arguments in its own place, such as `ip netns exec NAME`.
@@ -57,7 +57,7 @@ pub struct Launcher {
     pub variables: Vec<(String, String)>,
 }
 
-/// Of the log of a program in a test that fails.
+/// Lines shown from the log of a program in a failed test.
 const LINES_SHOWN: usize = 40;
 
 /// A child with its log in a file; killed when dropped.
@@ -135,7 +135,7 @@ impl Program {
     }
 }
 
-/// A test that fails shows how the log of each of its programs ends.
+/// A failed test shows the end of the log of each of its programs.
 impl Drop for Program {
     fn drop(&mut self) {
         if std::thread::panicking() {

@@ -1,7 +1,7 @@
-//! A link between two programs that a test can make worse: slow, late, silent, half-open, reset, doubled.
+//! A TCP proxy that a test can degrade: slow, late, silent, half-open, reset, doubled.
 //!
 //! Promised: what is carried keeps its order and loses nothing, as TCP promises, unless a fault says otherwise. A
-//! change applies to connections that are open, too. Absent: loss and reordering of packets, which TCP hides; see
+//! change applies to open connections, too. Absent: loss and reordering of packets, which TCP hides; see
 //! [`crate::NetworkNamespace`].
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Pieces that are on their way in one direction; beyond that, the sender waits.
+/// Pieces in transit in one direction; beyond that, the sender waits.
 const PIECES_MAX: usize = 256;
 const PIECE_BYTES: usize = 64 * 1024;
 const FAST: u64 = 100_000_000;
@@ -27,13 +27,13 @@ pub enum Direction {
     ToAgent,
 }
 
-/// What is wrong with the link at present.
+/// The current faults of the link.
 #[derive(Clone, Copy, Debug)]
 struct Faults {
     bytes_per_second: u64,
     delay: Duration,
     jitter: Duration,
-    /// Nothing gets through, and nobody is told.
+    /// Nothing gets through, and nobody is notified.
     holds_to_server: bool,
     holds_to_agent: bool,
     /// Connections up to this number carry nothing any more, for good.
@@ -53,7 +53,7 @@ impl Faults {
     }
 }
 
-/// Carries what is sent to its port, both ways, until it is dropped. At first as fast as the loopback, nearly.
+/// Forwards what is sent to its port, both ways, until it is dropped. Initially nearly as fast as the loopback.
 #[derive(Debug)]
 pub struct FaultProxy {
     pub port: u16,
@@ -82,17 +82,17 @@ impl FaultProxy {
         Ok(Self { port, faults, opened, _carrying: carrying })
     }
 
-    /// Of each connection, each way, from now on.
+    /// For each connection, each way, from now on.
     pub fn set_bytes_per_second(&self, bytes: u64) {
         self.faults.send_modify(|faults| faults.bytes_per_second = bytes.max(1));
     }
 
-    /// Everything arrives later by `delay`, give or take `jitter`, each way.
+    /// Delays everything by `delay`, give or take `jitter`, each way.
     pub fn set_delay(&self, delay: Duration, jitter: Duration) {
         self.faults.send_modify(|faults| (faults.delay, faults.jitter) = (delay, jitter));
     }
 
-    /// Nothing gets through in this direction until it is released; neither side is told.
+    /// Nothing gets through in this direction until it is released; neither side is notified.
     pub fn hold(&self, direction: Direction, is_held: bool) {
         self.faults.send_modify(|faults| match direction {
             Direction::ToServer => faults.holds_to_server = is_held,
@@ -100,7 +100,7 @@ impl FaultProxy {
         });
     }
 
-    /// The connections of now carry nothing any more and are never closed by us; new ones work.
+    /// Existing connections carry nothing any more and are never closed by us; new ones work.
     pub fn make_half_open(&self) {
         let opened = self.connections();
         self.faults.send_modify(|faults| faults.half_open_up_to = opened);
@@ -112,7 +112,7 @@ impl FaultProxy {
         self.faults.send_modify(|faults| faults.reset_up_to = opened);
     }
 
-    /// Of new connections, the server gets a second one with the same bytes.
+    /// For each new connection, the server gets a second one with the same bytes.
     pub fn set_doubled(&self, is_doubled: bool) {
         self.faults.send_modify(|faults| faults.doubled = is_doubled);
     }
@@ -187,7 +187,7 @@ impl Way {
                     let _ = double.write_all(&piece).await;
                 }
             }
-            // Nor is the other end told of the end.
+            // Nor is the other side notified of the end.
             self.until_released().await;
             let _ = to.shutdown().await;
             if let Some(double) = &mut double {
@@ -205,7 +205,7 @@ impl Way {
         }
     }
 
-    /// In pieces of a tenth of a second, each with the moment at which it arrives.
+    /// In pieces of a tenth of a second, each with its arrival time.
     fn read_pieces<'a>(
         &self,
         mut from: ReadHalf<'a>,

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{Fleet, Program, eventually, free_port, run_proctor};
 
-/// In the area of the other tests, too.
+/// In the same area as the other tests.
 #[derive(Debug)]
 pub struct Relays {
     pub programs: Vec<Program>,

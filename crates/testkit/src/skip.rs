@@ -1,4 +1,4 @@
-//! Skips that can be seen: a test that this machine cannot run says so and is counted.
+//! Visible skips: a test that this machine cannot run says so and is counted.
 //!
 //! Promised: every skip leaves a file named after its test in `target/skipped-tests`, which
 //! `scripts/report-skips` lists at the end of `make test`; with `PROCTOR_SKIPS=forbid` a skip fails
@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-/// Records that the calling test cannot show anything on this machine; the test then returns.
+/// Records that the calling test cannot run on this machine; the test then returns.
 ///
 /// # Panics
 /// With `PROCTOR_SKIPS=forbid` in the environment, and where the skip cannot be recorded.

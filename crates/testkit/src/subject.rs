@@ -1,4 +1,4 @@
-//! A process to supervise: a copy of `sleep` under a name of its own, with scripts around it.
+//! A process to supervise: a copy of `sleep` under its own name, with scripts around it.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use anyhow::Result;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-/// Lives in its own directory; every copy of it is killed when it is dropped.
+/// Lives in its own directory; every copy of it is killed when this is dropped.
 #[derive(Debug)]
 pub struct Subject {
     pub name: String,
@@ -84,7 +84,7 @@ impl Subject {
     }
 }
 
-/// An agent that is still there starts again what was managed; [`crate::Fleet`] ends that.
+/// An agent that is still running restarts what was managed; [`crate::Fleet`] ends that.
 impl Drop for Subject {
     fn drop(&mut self) {
         for pid in self.copies() {
@@ -98,8 +98,8 @@ pub fn running_from(path: &Path) -> Vec<i32> {
     processes(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.starts_with(path)))
 }
 
-/// All living processes but this one that have to do with a directory: by their program, by where they work, or by
-/// an argument that names it, as an agent's `--state-dir`.
+/// All live processes except this one that involve a directory: by their program, their working directory, or an
+/// argument that names it, such as an agent's `--state-dir`.
 pub fn running_in(dir: &Path) -> Vec<i32> {
     let name = dir.as_os_str().as_bytes();
     let is_in = |pid: i32| {
@@ -112,8 +112,8 @@ pub fn running_in(dir: &Path) -> Vec<i32> {
     processes(|pid| pid != us && is_in(pid))
 }
 
-/// Kills everything that has to do with a directory, until nothing has: what an agent starts before its own end is
-/// there when it is asked for again.
+/// Kills everything that involves a directory, until nothing does: what an agent starts before its own end is found
+/// by the next pass.
 pub fn end_all_in(dir: &Path) {
     let begun = Instant::now();
     loop {

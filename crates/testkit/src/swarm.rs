@@ -1,4 +1,4 @@
-//! `proctor swarm` beside a fleet, with a record of all that its agents are told and do.
+//! `proctor swarm` for a fleet, with a record of everything that its agents are told and do.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ pub struct SwarmPlan {
     pub through: Option<u16>,
     /// `HOST:PORT,HOST:PORT` of relays, instead of that.
     pub relays: Option<String>,
-    /// New connections per second while they gather.
+    /// New connections per second during ramp-up.
     pub connect_rate: u32,
 }
 
@@ -79,7 +79,7 @@ impl Swarm {
         .await;
     }
 
-    /// Ends the agents; what they recorded. Fails if they saw a promise of the server broken.
+    /// Stops the agents and returns their record. Fails if they saw a promise of the server broken.
     pub fn finish(mut self) -> Result<Vec<HostRecord>> {
         let status = self.program.terminate()?;
         ensure!(status.success(), "the swarm ended with {status}: {}", self.program.log());

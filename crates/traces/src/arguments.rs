@@ -1,10 +1,10 @@
-//! What a program asks its user: where traces go.
+//! Command-line arguments for traces.
 
 #[cfg(feature = "otlp")]
 use crate::otlp;
 use crate::{TraceError, Traces};
 
-/// Of a build without OpenTelemetry, nothing can be said.
+/// A build without OpenTelemetry has none.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct TraceArguments {
     /// Send traces of tasks to this OpenTelemetry collector, by OTLP over HTTP
@@ -13,7 +13,7 @@ pub struct TraceArguments {
     otlp_endpoint: Option<String>,
 }
 
-/// Traces go where the user wants them, as long as this exists.
+/// Traces are exported as long as this exists.
 #[derive(Debug, Default)]
 pub struct Tracing {
     pub traces: Traces,

@@ -1,4 +1,4 @@
-//! The trace of whoever made a call, as the W3C header `traceparent` names it.
+//! The trace of the caller, from the W3C header `traceparent`.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ pub struct TraceParent {
     pub span: u64,
 }
 
-/// A header that is none of this standard; nothing is made of it.
+/// Not a valid header; it is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a traceparent is VERSION-TRACE-SPAN-FLAGS in lower-case hexadecimal")]
 pub struct NoTraceParent;
@@ -25,7 +25,7 @@ impl FromStr for TraceParent {
             is_hex.then_some(piece).ok_or(NoTraceParent)
         };
         let (version, trace, span, _flags) = (next(2)?, next(32)?, next(16)?, next(2)?);
-        // Later versions may say more at the end.
+        // Later versions may append more.
         if version == "ff" || (version == "00" && pieces.next().is_some()) {
             return Err(NoTraceParent);
         }

@@ -1,9 +1,9 @@
-//! Traces of tasks: from the call that made one, over the way to each host, to the work of the agent there.
+//! Traces of tasks: from the call that created one, through the delivery to each host, to the agent's work there.
 //!
-//! Promised: a task is one trace, and its id is the trace's. The id of every span follows from its [`Stage`], so the
-//! agent's span finds its parent without a word on the link, after a restart of either side too. Recording never
-//! blocks and never fails; without a sink it costs a comparison. Of a large task only the first
-//! [`TRACED_TARGETS_MAX`] targets are traced. Absent: commands, output and messages, which may hold secrets.
+//! Promised: a task is one trace, and its id is the trace's. The id of every span is derived from its [`Stage`], so
+//! the agent's span finds its parent without anything extra on the link, even after a restart of either side.
+//! Recording never blocks and never fails; without a sink it costs a comparison. Of a large task only the first
+//! [`TRACED_TARGETS_MAX`] targets are traced. Absent: commands, output and messages, which may contain secrets.
 //!
 //! Start at [`Traces`]; `otlp` (a cargo feature) sends spans to an OpenTelemetry collector.
 
@@ -21,7 +21,7 @@ use proctor_model::{OperationId, TaskId};
 pub use arguments::{TraceArguments, Tracing};
 pub use caller::TraceParent;
 
-/// Of one task; the rest has the same shape.
+/// Per task; the rest looks the same.
 pub const TRACED_TARGETS_MAX: u32 = 100;
 
 /// Takes spans that have ended.
@@ -44,7 +44,7 @@ impl Traces {
         self.0.is_some() && operation.part == 0 && operation.index < TRACED_TARGETS_MAX
     }
 
-    /// The span is made only where somebody wants it.
+    /// The span is only made if there is a sink.
     pub fn record(&self, span: impl FnOnce() -> Span) {
         if let Some(sink) = &self.0 {
             sink.record(span());
@@ -61,7 +61,7 @@ pub enum TraceError {
     Exporter(String),
 }
 
-/// A part of the journey of a task.
+/// A stage in the life of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The call that made the task, until it was stored.
@@ -112,11 +112,11 @@ pub struct Span {
     pub attributes: Vec<(&'static str, String)>,
     /// The code of a failure, which is not 0.
     pub failed: Option<u32>,
-    /// The span of the caller that caused it, in a trace of theirs.
+    /// The caller's span that caused it, in their own trace.
     pub caller: Option<TraceParent>,
 }
 
-/// A begin and an end. The wall clock is read once, so setting it makes no span longer.
+/// A start and an end. The wall clock is read once, so setting it makes no span longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period {
     pub began: SystemTime,

@@ -1,9 +1,9 @@
-//! Spans to an OpenTelemetry collector, by OTLP over HTTP.
+//! Exports spans to an OpenTelemetry collector, by OTLP over HTTP.
 //!
-//! Promised: spans wait in a bounded queue for a thread that sends them in batches; what finds the queue full, or a
-//! collector that does not answer in time, is dropped, and the log says so. At the end of the program what is queued
-//! is sent, for [`FLUSH_MAX`] at most. Headers, timeouts and batch sizes come from the usual `OTEL_` variables.
-//! Absent: retries across restarts, sampling (a collector does it better), metrics and logs.
+//! Promised: spans wait in a bounded queue for a thread that sends them in batches; if the queue is full, or the
+//! collector does not answer in time, spans are dropped, and the log says so. At exit, queued spans are sent, for
+//! [`FLUSH_MAX`] at most. Headers, timeouts and batch sizes come from the usual `OTEL_` variables. Absent: retries
+//! across restarts, sampling (a collector does it better), metrics and logs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use opentelemetry_sdk::trace::{BatchSpanProcessor, SpanData, SpanEvents, SpanLin
 
 use crate::{Span, Stage, TraceError, TraceParent, TraceSink, Traces};
 
-/// What the end of the program waits for a collector.
+/// How long the exit of the program waits for a collector.
 pub const FLUSH_MAX: Duration = Duration::from_secs(2);
-/// Where a collector takes spans, unless the address names a path.
+/// The collector's path for spans, unless the address has one.
 const PATH: &str = "/v1/traces";
 
 /// Which program sends spans, and where it runs.
@@ -68,7 +68,7 @@ pub struct Collector(Arc<Exporter>);
 
 impl Drop for Collector {
     fn drop(&mut self) {
-        // What was not sent the log of the exporter has said.
+        // The exporter's log has said what was not sent.
         let _ = self.0.processor.shutdown_with_timeout(FLUSH_MAX);
     }
 }

@@ -1,5 +1,5 @@
-//! Whether bytes move: on a slow link a frame may take minutes, and a peer that is sending or taking one
-//! is not gone.
+//! Whether bytes move: on a slow link a frame may take minutes, and a peer that is sending or receiving one is not
+//! gone.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-/// A stream that notes when bytes moved. It belongs below TLS, next to the socket: a record of TLS is read
+/// A stream that records when bytes moved. It belongs below TLS, next to the socket: a TLS record is read as a
 /// whole or not at all.
 #[derive(Debug)]
 pub struct Counted<S> {
@@ -30,7 +30,7 @@ struct Count {
     /// In milliseconds after `since`.
     last: AtomicU64,
     since: Instant,
-    /// Its reader wants to know of every heartbeat.
+    /// Its reader wants to see every heartbeat.
     wants_beats: AtomicBool,
 }
 
@@ -49,7 +49,7 @@ impl ByteCounter {
         }
     }
 
-    /// The peer is known to be there though no byte came.
+    /// The peer is known to be alive although no byte arrived.
     pub(crate) fn touch(&self) {
         let after = u64::try_from(self.0.since.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.0.last.store(after, Ordering::Relaxed);
@@ -73,7 +73,7 @@ impl ByteCounter {
         last.max(begun) + limit
     }
 
-    /// Waits for `work` as long as bytes move, here or where `also` counts them. None: for `limit` none did.
+    /// Waits for `work` as long as bytes move, here or where `also` counts them. None: no byte for `limit`.
     pub(crate) async fn wait<T>(
         &self,
         also: Option<&Self>,

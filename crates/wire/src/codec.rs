@@ -26,11 +26,11 @@ pub const FRAME_BYTES_MAX_ENROL: usize = 256 * 1024;
 /// The largest frame between a relay and a server.
 pub(crate) const FRAME_BYTES_MAX_RELAY: usize = 96 * 1024;
 
-/// The most observations, assignments, pools, acknowledgements or cancels in one message. An item can be
-/// two bytes on the wire and hundreds in memory, so the frame's size alone is no bound on memory.
+/// Maximum number of observations, assignments, pools, acknowledgements or cancels in one message. An item can be
+/// two bytes on the wire and hundreds in memory, so the frame's size alone does not bound memory.
 pub const ITEMS_MAX: usize = 16 * 1024;
 
-/// A buffer that has become larger is given back when it is empty.
+/// A buffer that has grown beyond this is freed when it is empty.
 const BUFFER_BYTES_KEPT: usize = 16 * 1024;
 
 /// The agent's end: reads [`FromServer`], writes [`FromAgent`].
@@ -44,13 +44,13 @@ pub type ServerCodec = MessageCodec<FromAgent, FromServer>;
 pub struct MessageCodec<In, Out> {
     frames: LengthDelimitedCodec,
     bytes_max: FrameLimit,
-    /// A length was read and its frame is not complete.
+    /// The length of a frame was read, but the frame is incomplete.
     inside_frame: bool,
     skipped: SkippedItems,
     ends: PhantomData<fn(Out) -> In>,
 }
 
-/// How large the frames of a codec may be. It grows when the peer has proved who it is.
+/// The frame limit of a codec. It is raised once the peer has authenticated.
 #[derive(Clone, Debug)]
 pub(crate) struct FrameLimit(Arc<AtomicUsize>);
 
@@ -69,7 +69,7 @@ impl FrameLimit {
     }
 }
 
-/// What a codec has left out of its messages and nobody has looked at yet.
+/// What a codec has left out of its messages since it was last asked.
 #[derive(Clone, Debug, Default)]
 pub struct SkippedItems(Arc<Mutex<Option<Skipped>>>);
 
@@ -115,7 +115,7 @@ impl<In, Out> MessageCodec<In, Out> {
         self.bytes_max.clone()
     }
 
-    /// Where it says what it left out of messages.
+    /// Where it reports what it left out of messages.
     pub fn skipped(&self) -> SkippedItems {
         self.skipped.clone()
     }
@@ -184,7 +184,7 @@ impl<In, Out: LinkMessage> Encoder<Out> for MessageCodec<In, Out> {
         let message = message.into_proto();
         let length = message.encoded_len();
         let too_large = || WireError::FrameTooLarge { bytes_max: self.frames.max_frame_length() };
-        // Before the bytes exist: an oversized message shall not cost its size again.
+        // Checked before encoding: an oversized message must not cost its size again.
         if length > self.frames.max_frame_length() {
             return Err(too_large());
         }
@@ -213,8 +213,7 @@ fn give_back(buffer: &mut BytesMut) {
     }
 }
 
-/// Counts the fields of the message inside the frame, which is where lists are, before anything
-/// is allocated for them.
+/// Counts the fields of the message inside the frame, where the lists are, before anything is allocated for them.
 pub(crate) fn check_items(frame: &[u8]) -> Result<usize, WireError> {
     let mut items = 0;
     let mut outer = frame;

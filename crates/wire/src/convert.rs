@@ -15,9 +15,9 @@ use crate::value::{
 };
 use crate::{WireError, log, proto, upgrade, usage};
 
-/// Room for a certificate request or certificate, with much to spare.
+/// Ample for a certificate request or a certificate.
 pub(crate) const CERTIFICATE_BYTES_MAX: usize = 64 * 1024;
-/// One, or two while one takes over from the other.
+/// One, or two during a rotation.
 const AUTHORITIES_MAX: usize = 4;
 const NONCE_BYTES_MAX: usize = 256;
 /// Of every algorithm that keys may have.
@@ -29,10 +29,10 @@ pub trait LinkMessage: Clone {
 
     fn into_proto(self) -> Self::Proto;
 
-    /// Tells what it left out.
+    /// Reports what it left out.
     fn from_proto(message: Self::Proto, skipped: &mut Option<Skipped>) -> Result<Self, WireError>;
 
-    /// What is inside, where it is a signed one.
+    /// The messages inside, if it is a signed one.
     fn signed(&self) -> Option<&Signed>;
 }
 
@@ -205,7 +205,7 @@ fn hello_from(hello: proto::Hello) -> Result<FromAgent, WireError> {
     })
 }
 
-/// Hashes of another length are those of another version, with which there is nothing to compare.
+/// A hash of another length is from another version; there is nothing to compare.
 fn state_from(assigned: Option<Vec<u8>>, observed: Option<Vec<u8>>) -> Option<AgentState> {
     let assigned = StateHash::of_bytes(&assigned?)?;
     Some(AgentState { assigned, observed: StateHash::of_bytes(&observed?)? })
@@ -368,7 +368,7 @@ impl LinkMessage for FromServer {
             Some(Kind::AssignPools(proto::AssignPools { pools })) => {
                 Self::AssignPools { pools: each("pool", pools, skipped, pool_from) }
             }
-            // One name that is not understood must not look like one that is not there: the list then has a gap.
+            // An unreadable name must not look like a missing one: the list then has a gap.
             Some(Kind::Registered(part)) => registered_from(part).map_or(Self::Unknown, Self::Registered),
             Some(Kind::Beat(proto::Beat {})) => Self::Beat,
             Some(Kind::Renewed(renewed)) => Self::Renewed { certificate_pem: certificate(renewed.certificate_pem)? },
@@ -393,7 +393,7 @@ impl LinkMessage for FromServer {
     }
 }
 
-/// A question that cannot be understood, of a newer server perhaps, is none: who asked waits for a limited time.
+/// A query that cannot be parsed, perhaps of a newer server, is skipped: whoever asked waits for a limited time.
 fn query_from(query: proto::QueryUsage) -> FromServer {
     let request = query.request;
     let understood = || -> Result<FromServer, WireError> {
@@ -403,7 +403,7 @@ fn query_from(query: proto::QueryUsage) -> FromServer {
     understood().unwrap_or(FromServer::Unknown)
 }
 
-/// One that cannot be understood is handed on as such, so that whoever asked for it hears of it.
+/// An operation that cannot be parsed is passed on as such, so that whoever requested it is told.
 fn operate_from(operate: proto::Operate) -> Result<FromServer, WireError> {
     let operation = required("operation", operate.operation)?.try_into()?;
     let understood = || {
@@ -425,7 +425,7 @@ fn reason(error: &WireError) -> String {
     }
 }
 
-/// An event that cannot be understood keeps its number, so that the agent learns that it was seen.
+/// An event that cannot be parsed keeps its number, so that the agent knows it was received.
 fn event_from(event: proto::Event) -> Result<Event, WireError> {
     let (sequence, at) = (event.sequence, event.at);
     Ok(Event::try_from(event).unwrap_or_else(|error| {

@@ -1,7 +1,7 @@
 //! The two ends of a session: messages in and out, over a link that may be slow.
 //!
-//! Promised: a peer is waited for as long as bytes move, however long a frame takes, and given up when none
-//! did for the limit that the caller names. Absent: the socket and TLS, which the caller brings.
+//! Promised: a peer is waited for as long as bytes move, however long a frame takes, and given up after the
+//! caller's limit without a byte. Absent: the socket and TLS, which the caller provides.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use crate::byte_counter::{ByteCounter, Counters};
 use crate::codec::FrameLimit;
 use crate::{FromServer, LinkMessage, MessageCodec, Skipped, SkippedItems, WireError};
 
-/// A peer that takes no byte for this long does not read any more.
+/// A peer that accepts no byte for this long has stopped reading.
 const WRITE_LIMIT: Duration = Duration::from_secs(15);
 
 /// Of an idle connection, each way.
 const BUFFER_BYTES: usize = 256;
-/// Messages are collected up to this before the stream gets them.
+/// Messages are buffered up to this size before they are written to the stream.
 const UNSENT_BYTES_MAX: usize = 8 * 1024;
 
-/// Why a peer is no longer there.
+/// Why a peer is gone.
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
     #[error("the peer closed the connection")]
@@ -68,7 +68,7 @@ impl From<Lost> for NoSession {
 }
 
 impl NoSession {
-    /// Of an answer that is not the one that was asked for.
+    /// For an answer other than the expected one.
     pub fn answered(answer: FromServer) -> Self {
         match answer {
             FromServer::Refused { reason, retry } => Self::Refused { reason, retry },
@@ -100,7 +100,7 @@ impl NoSession {
     }
 }
 
-/// What comes from the peer.
+/// The receiving half.
 #[derive(Debug)]
 pub struct Incoming<S, In, Out> {
     frames: SplitStream<Framed<S, MessageCodec<In, Out>>>,
@@ -109,7 +109,7 @@ pub struct Incoming<S, In, Out> {
     read: ByteCounter,
 }
 
-/// What goes to the peer.
+/// The sending half.
 #[derive(Debug)]
 pub struct Outgoing<S, In, Out> {
     frames: SplitSink<Framed<S, MessageCodec<In, Out>>, Out>,
@@ -144,7 +144,7 @@ where
     (Outgoing { frames: sink, written: counters.written, heard: None }, incoming)
 }
 
-/// The stream of both ends, after everything was flushed. None where they are ends of different ones.
+/// The stream of both halves, after everything was flushed. None if they belong to different streams.
 pub fn rejoin<S, In, Out>(outgoing: Outgoing<S, In, Out>, incoming: Incoming<S, In, Out>) -> Option<S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -160,28 +160,28 @@ where
     In: LinkMessage,
     Out: LinkMessage,
 {
-    /// Items that were left out of the messages since the last time.
+    /// Items left out of messages since the last call.
     pub fn take_skipped(&self) -> Option<Skipped> {
         self.skipped.take()
     }
 
-    /// Whether heartbeats that a relay notes shall come as messages, too.
+    /// Whether heartbeats recorded by a relay are delivered as messages, too.
     pub fn want_beats(&self, wanted: bool) {
         self.read.want_beats(wanted);
     }
 
-    /// The peer has proved who it is: from its next frame on they may be as large as in any session, both ways.
+    /// The peer has authenticated: from its next frame on, frames may be as large as in any session, both ways.
     pub fn allow_session_frames(&self) {
         self.frame_limit.raise();
     }
 
-    /// The next message, however long nothing comes. Sets no timer: for who has one of its own.
+    /// The next message, however long it takes. Sets no timer: for callers that have their own.
     pub async fn next_whenever(&mut self) -> Result<In, Lost> {
         Ok(self.frames.next().await.ok_or(Lost::Closed)??)
     }
 
-    /// The next message, of a peer from which bytes come at least every `limit`. While it is waited for,
-    /// `meanwhile` is asked every `period` whether to go on; it is told whether bytes came in that time.
+    /// The next message of a peer that sends bytes at least every `limit`. While waiting, `meanwhile` is called
+    /// every `period` to decide whether to continue; it is told whether bytes arrived in that time.
     pub async fn next(
         &mut self,
         limit: Duration,
@@ -216,18 +216,18 @@ where
     In: LinkMessage,
     Out: LinkMessage,
 {
-    /// A relay is in between, which shares one connection among many: a peer that is heard of is waited for, however long
-    /// nothing can be sent to it. It is the relay that ends a peer that does not read.
+    /// For a peer behind a relay, which shares one connection among many: a peer that is heard from is waited for,
+    /// however long nothing can be sent to it. The relay closes peers that do not read.
     pub fn wait_while_heard(&mut self, incoming: &Incoming<S, In, Out>) {
         self.heard = Some(incoming.read.clone());
     }
 
-    /// To be followed by a flush. An error of the codec is about this message, and the stream is as it was.
+    /// Needs a flush afterwards. An error of the codec concerns only this message; the stream is intact.
     pub async fn feed(&mut self, message: Out) -> Result<(), Lost> {
         let frames = &mut self.frames;
         let feeding = async move {
             frames.feed(message).await?;
-            // Half of a stream keeps one message back, and would tell of it only with the next one.
+            // A split stream holds back one message, and would report it only with the next one.
             poll_fn(|context| frames.poll_ready_unpin(context)).await
         };
         let fed = self.written.wait(self.heard.as_ref(), WRITE_LIMIT, feeding).await;
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
     use crate::{Counted, FRAME_BYTES_MAX_ENROL, FromAgent, ServerCodec};
 
-    /// A frame of this length, of a kind that nobody knows.
+    /// A frame of this length, of an unknown kind.
     async fn send(peer: &mut tokio::io::DuplexStream, bytes: usize) {
         use tokio::io::AsyncWriteExt;
         // In field 2000 a message, in its field 1 the rest.

@@ -2,7 +2,7 @@
 
 use proctor_model::FieldError;
 
-/// After one of these from a decoder the session ends: the stream has lost its meaning.
+/// After one of these from a decoder the session ends: the stream can no longer be interpreted.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     #[error("cannot use the connection")]
@@ -17,7 +17,7 @@ pub enum WireError {
     Decode(#[from] prost::DecodeError),
     #[error("{what} is missing")]
     Missing { what: &'static str },
-    /// A value of a newer version, or (with number 0) one that the peer left out.
+    /// A value of a newer version, or (number 0) one that the peer left out.
     #[error("{what} has the unknown value {number}")]
     Unknown { what: &'static str, number: i32 },
     #[error("{what} is longer than {bytes_max} bytes")]

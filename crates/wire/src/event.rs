@@ -1,5 +1,5 @@
-//! Conversions of events. What a server keeps for every host has a length here, and the details
-//! are counted one event at a time, before the next one is looked at.
+//! Conversions of events. What a server stores for every host is bounded here, and details are counted one event at
+//! a time, before the next one is read.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ numbered!(
 
 impl From<Event> for proto::Event {
     fn from(event: Event) -> Self {
-        // A peer would end the session over an event that is too long.
+        // The peer would end the session over an oversized event.
         let event = event.fitted();
         Self {
             sequence: event.sequence,

@@ -1,10 +1,10 @@
 //! Large frames of streams that share a budget of memory.
 //!
-//! Promised: a frame longer than `FREE_BYTES_MAX` is let through only when its whole length fits into what the frames of
+//! Promised: a frame longer than `FREE_BYTES_MAX` passes only when its whole length fits into what the frames of
 //! the other streams have left, and keeps its share until the next read after its end, when it has been decoded and
-//! dealt with; until then nothing more of its stream is read. A small frame waits for nobody else's. Whoever drops a
-//! stream in the middle of a frame gives its share back. Absent: whether a frame may be as long as it says: one that no
-//! session allows is let through, for the codec to refuse.
+//! handled; until then nothing more of its stream is read. A small frame waits for no other. Dropping a stream in
+//! the middle of a frame returns its share. Absent: whether a frame may be as long as it says: one that no session
+//! allows passes, for the codec to refuse.
 
 use std::io;
 use std::pin::Pin;
@@ -19,13 +19,13 @@ use crate::FRAME_BYTES_MAX;
 
 /// Frames up to this length cost nothing.
 const FREE_BYTES_MAX: usize = 64 * 1024;
-/// Read at a time: the room for it is cleared first.
+/// Read at a time: its buffer is zeroed first.
 const READ_BYTES_MAX: usize = 16 * 1024;
-/// What one permit stands for.
+/// Bytes per permit.
 const UNIT_BYTES: usize = 1024;
 const LENGTH_BYTES: usize = 4;
 
-/// What the large frames of some streams may take together.
+/// The budget shared by the large frames of some streams.
 #[derive(Clone, Debug)]
 pub struct FrameBudget {
     free: Arc<Semaphore>,
@@ -58,11 +58,11 @@ pub struct Budgeted<S> {
 /// Where in a frame the reader is.
 #[derive(Clone, Copy, Debug)]
 enum Position {
-    /// So many bytes of its length are known, and none of them was let through.
+    /// This many bytes of its length are known, and none of them has passed.
     Length { bytes: [u8; LENGTH_BYTES], known: usize },
-    /// The length was let through up to here.
+    /// The length has passed up to here.
     Begun { bytes: [u8; LENGTH_BYTES], passed: usize },
-    /// So many bytes of it are still to come.
+    /// This many bytes are still to come.
     Body { rest: u64 },
 }
 
@@ -91,7 +91,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Budgeted<S> {
                     ready!(Pin::new(&mut this.stream).poll_read(cx, &mut length))?;
                     let read = length.filled().len();
                     if read == 0 {
-                        // The end; what there is of a length is no frame.
+                        // The end; a partial length is no frame.
                         buf.put_slice(&bytes[..known.min(buf.remaining())]);
                         this.position = BETWEEN;
                         return Poll::Ready(Ok(()));

@@ -1,16 +1,16 @@
-//! The end of a connection on which the last word was ours.
+//! Closes a connection on which we sent the last message.
 //!
-//! Promised: a peer that reads gets it. A kernel that closes a socket with unread bytes resets the connection; then what is
-//! still on its way is lost, and the peer's next write fails before it has read why. So we end our direction, and read
-//! until the peer has ended its own, within bounds. Absent: the word itself.
+//! Promised: a peer that reads gets it. A kernel that closes a socket with unread bytes resets the connection; then
+//! what is still in transit is lost, and the peer's next write fails before it has read why. So we shut down our
+//! direction, and read until the peer has shut down its own, within bounds. Absent: the message itself.
 
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// A peer that has read our last word closes; we wait no longer for that.
+/// A peer that has read our last message closes; we wait no longer than this.
 pub const HANG_UP_LIMIT: Duration = Duration::from_secs(2);
-/// What a peer may have sent before it read our last word.
+/// How much a peer may have sent before it read our last message.
 const UNREAD_BYTES_MAX: usize = 1024 * 1024;
 const READ_BYTES: usize = 1024;
 

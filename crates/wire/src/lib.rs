@@ -1,18 +1,17 @@
 //! The protocol of the link between agents and servers: messages, and frames that carry them.
 //!
-//! Promised: what the codecs yield is made of valid model types; a frame is at most
-//! [`FRAME_BYTES_MAX`] bytes with at most [`ITEMS_MAX`] items; no input makes a codec panic; a
-//! message kind of a newer peer yields `Unknown`, and a value that is not understood (an unknown number
-//! of an enum, a text over its bound) costs its own item: it is carried as far as it has a meaning, or
-//! skipped; what is no frame or no message is a [`WireError`], after which the stream is unusable;
-//! what is sent is truncated to its bounds; Debug never shows a token's secret.
+//! Promised: what the codecs yield is made of valid model types; a frame is at most [`FRAME_BYTES_MAX`] bytes with
+//! at most [`ITEMS_MAX`] items; no input makes a codec panic; a message kind of a newer peer yields `Unknown`, and
+//! a value that cannot be parsed (an unknown enum number, an oversized text) costs only its own item: it is passed
+//! on as far as it makes sense, or skipped; what is no frame or no message is a [`WireError`], after which the
+//! stream is unusable; what is sent is truncated to its bounds; Debug never shows a token's secret.
 //!
 //! Between a relay and a server the streams of many agents share a connection (`mux`), each with its own credit.
 //!
 //! A session's ends wait for a peer as long as bytes move.
 //!
 //! Absent: sockets, TLS, and any rule about which message may follow which.
-//! Durations travel in whole milliseconds; a finer part is dropped.
+//! Durations are sent in whole milliseconds; fractions are dropped.
 //!
 //! Start at `message` (as the code sees it) and `proto/link.proto` (as the wire does).
 
@@ -70,8 +69,8 @@ pub const ALPN_ENROL: &[u8] = b"proctor-enrol/1";
 /// The ALPN name of a relay, which presents its certificate and carries the sessions of agents.
 pub const ALPN_RELAY: &[u8] = b"proctor-relay/1";
 
-/// What prost makes of `proto/link.proto`. Only for those who look at raw frames; everyone else
-/// uses [`FromAgent`] and [`FromServer`].
+/// What prost generates from `proto/link.proto`. Only for code that inspects raw frames; everyone else uses
+/// [`FromAgent`] and [`FromServer`].
 #[allow(clippy::all, clippy::use_self, unreachable_pub, reason = "generated code")]
 pub mod proto {
     include!(concat!(env!("OUT_DIR"), "/proctor.link.v1.rs"));
@@ -96,7 +95,7 @@ pub mod proto {
     }
 }
 
-/// What prost makes of `proto/relay.proto`.
+/// What prost generates from `proto/relay.proto`.
 #[allow(clippy::all, clippy::use_self, unreachable_pub, reason = "generated code")]
 mod relay_proto {
     include!(concat!(env!("OUT_DIR"), "/proctor.relay.v1.rs"));

@@ -1,7 +1,7 @@
-//! Conversions of questions about logs, and of the answers.
+//! Conversions of log queries and their answers.
 //!
-//! From the wire: a question that cannot be understood is none; an answer of a kind that is not known yet is one that
-//! could not be read; what is longer than any honest answer is cut.
+//! From the wire: a query that cannot be parsed is skipped; an answer of an unknown kind counts as unreadable; what
+//! is longer than any honest answer is truncated.
 
 use proctor_model::{LOG_BYTES_MAX, LOG_LINES_MAX, LogPosition, LogQuery, LogState, LogTail, ProcessKey};
 

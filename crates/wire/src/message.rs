@@ -10,11 +10,11 @@ use proctor_model::{
 };
 use uuid::Uuid;
 
-/// What an agent says to a server.
+/// What an agent sends to a server.
 #[derive(Clone, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "outcomes and beats go through short queues; no box for each outcome")]
 pub enum FromAgent {
-    /// Asks for a certificate; `agent` is the id to keep where this host had one.
+    /// Requests a certificate; `agent` is the id to keep if this host had one.
     Enrol {
         token_id: String,
         token_secret: String,
@@ -35,12 +35,12 @@ pub enum FromAgent {
         boot: BootId,
         facts: HostFacts,
         seen_generation: u64,
-        /// One for each run of the agent (older agents: for each session).
+        /// One per run of the agent (older agents: per session).
         nonce: Vec<u8>,
         /// The agent's clock, in Unix milliseconds; None from older agents.
         time_ms: Option<i64>,
-        /// The epoch of the last session that the state directory has recorded, 0 before the first; None
-        /// from older agents.
+        /// The epoch of the last session that the state directory has recorded, 0 before the first; None from older
+        /// agents.
         seen_epoch: Option<u64>,
         /// Whether a [`FromServer::QueryUsage`] is answered; older agents skip it.
         answers_usage: bool,
@@ -50,11 +50,11 @@ pub enum FromAgent {
         upgrades: bool,
         /// Whether a [`FromServer::QueryLog`] and a [`FromServer::Ping`] are answered; older agents skip both.
         answers_logs: bool,
-        /// What it has, in short; None from older agents.
+        /// A summary of what it has; None from older agents.
         state: Option<AgentState>,
     },
-    /// The first message after a welcome: the state directory has recorded the epoch of the session, or
-    /// could not. Until then nothing is asked of an agent that records epochs.
+    /// The first message after a welcome: the state directory has recorded the epoch of the session, or could not.
+    /// Until then nothing is asked of an agent that records epochs.
     Settled {
         epoch: u64,
         recorded: bool,
@@ -75,18 +75,18 @@ pub enum FromAgent {
     Renew {
         csr_der: Vec<u8>,
     },
-    /// Answers [`FromServer::Authorities`], and is said again when something of it has changed.
+    /// Answers [`FromServer::Authorities`]; sent again whenever it changes.
     Trusted(Trusted),
-    /// Where agents enrol: an agent whose certificate has expired asks for another one. Answered with
+    /// On the enrolment protocol: an agent whose certificate has expired asks for another one. Answered with
     /// [`FromServer::Challenge`], for which a [`Self::Renew`] is then signed.
     Return {
         certificate_der: Vec<u8>,
     },
-    /// In the order of their sequence; sent again on the next session until they are seen.
+    /// In order of their sequence; sent again on the next session until they are acknowledged.
     Events {
         events: Vec<Event>,
     },
-    /// Answers a question of the server, once.
+    /// Answers a query of the server, once.
     UsageHistory {
         request: u64,
         history: UsageHistory,
@@ -100,20 +100,20 @@ pub enum FromAgent {
     Pong {
         number: u64,
     },
-    /// Answers a [`FromServer::Pace`]: heartbeats come at this interval from now on.
+    /// Answers a [`FromServer::Pace`]: heartbeats are sent at this interval from now on.
     Paced {
         beat_interval: Duration,
     },
-    /// The agent ends in order. An older server skips it, and sees the connection close.
+    /// The agent shuts down cleanly. An older server skips it, and sees the connection close.
     Goodbye,
     Signed(Signed),
-    /// Asks for bytes of the build of an upgrade; one question at a time.
+    /// Requests bytes of the build of an upgrade; one request at a time.
     FetchBuild {
         upgrade: Uuid,
         offset: u64,
         length: u32,
     },
-    /// How far an upgrade has come; the last one is said again on every session.
+    /// The progress of an upgrade; the last one is sent again on every session.
     UpgradeReport {
         upgrade: Uuid,
         step: UpgradeStep,
@@ -124,7 +124,7 @@ pub enum FromAgent {
     Unknown,
 }
 
-/// What a server says to an agent.
+/// What a server sends to an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FromServer {
     Enrolled {
@@ -143,7 +143,7 @@ pub enum FromServer {
     Challenge {
         nonce: Vec<u8>,
     },
-    /// With `retry` false only people can undo it: an agent that enrols gives up, and one that is enrolled comes back
+    /// With `retry` false only people can undo it: an enrolling agent gives up, and an enrolled one comes back
     /// slowly (see [`crate::REFUSED_WAIT_MAX`]).
     Refused {
         reason: String,
@@ -155,7 +155,8 @@ pub enum FromServer {
         server_time_ms: i64,
         /// For an agent that sent a challenge; None from older servers.
         proof: Option<WelcomeProof>,
-        /// The server has every process as the hello's state says: nothing has to be reported. False from older servers.
+        /// The server already has every process as the hello's state says: nothing needs to be reported. False from
+        /// older servers.
         state_known: bool,
     },
     Busy {
@@ -168,12 +169,12 @@ pub enum FromServer {
         spec: Option<Arc<Spec>>,
         expires_in: Duration,
     },
-    /// These outcomes are stored; the agent may forget them.
+    /// These outcomes are stored; the agent may drop them.
     Acknowledge {
         operations: Vec<OperationId>,
     },
-    /// These operations are no longer wanted: what has not begun never runs, what runs is ended.
-    /// An operation that is not known, or has ended, is none of its concern.
+    /// These operations are no longer wanted: what has not begun never runs, what runs is ended. An unknown or
+    /// finished operation is not affected.
     Cancel {
         operations: Vec<OperationId>,
     },
@@ -186,49 +187,49 @@ pub enum FromServer {
     },
     /// What the agent has beyond these is no longer registered; see [`RegisteredPart`].
     Registered(RegisteredPart),
-    /// Answers a beat, so that an agent notices a server that is gone.
+    /// Answers a heartbeat, so that an agent notices a server that is gone.
     Beat,
     Renewed {
         certificate_pem: String,
     },
-    /// These are believed from now on, and no others. An older agent skips it.
+    /// These authorities are trusted from now on, and no others. An older agent skips it.
     Authorities(Announced),
-    /// Every event up to this sequence is stored; the agent may forget them.
+    /// Every event up to this sequence is stored; the agent may drop them.
     EventsSeen {
         up_to: u64,
     },
-    /// What did this process use? To be answered with the same number, or not at all.
+    /// Queries the usage of this process. To be answered with the same number, or not at all.
     QueryUsage {
         request: u64,
         key: ProcessKey,
         range: UsageRange,
     },
-    /// What has this process written to its log? As [`Self::QueryUsage`].
+    /// Queries the log of this process, like [`Self::QueryUsage`].
     QueryLog {
         request: u64,
         key: ProcessKey,
         query: LogQuery,
     },
-    /// How long does an answer take?
+    /// Measures the round trip.
     Ping {
         number: u64,
     },
-    /// How often heartbeats are wanted from now on. Answered with [`FromAgent::Paced`]; an older agent skips it, and both
-    /// sides keep the interval that they had.
+    /// The desired heartbeat interval from now on. Answered with [`FromAgent::Paced`]; an older agent skips it, and
+    /// both sides keep their interval.
     Pace {
         beat_interval: Duration,
     },
     Signed(Signed),
-    /// Become another version; see [`UpgradeOrder`].
+    /// Orders an upgrade; see [`UpgradeOrder`].
     Upgrade(UpgradeOrder),
-    /// Answers a [`FromAgent::FetchBuild`]; empty where there is nothing at this offset.
+    /// Answers a [`FromAgent::FetchBuild`]; empty if there is nothing at this offset.
     BuildPart {
         upgrade: Uuid,
         offset: u64,
         bytes: Vec<u8>,
     },
-    /// An operation of a kind, or with a spec, that this version does not understand: to be answered with
-    /// the reason. Never sent on purpose.
+    /// An operation of a kind, or with a spec, that this version cannot parse: to be answered with the reason.
+    /// Never sent on purpose.
     Unreadable {
         operation: OperationId,
         reason: String,
@@ -237,7 +238,7 @@ pub enum FromServer {
     Unknown,
 }
 
-/// The authorities that the control plane has now.
+/// The current authorities of the control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announced {
     pub authorities_pem: String,
@@ -245,7 +246,7 @@ pub struct Announced {
     pub issuing: String,
 }
 
-/// What an agent or a relay has on its disk of them.
+/// Which of them an agent or a relay has on disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trusted {
     /// Fingerprints.
@@ -254,17 +255,17 @@ pub struct Trusted {
     pub certified_by: String,
 }
 
-/// A part of the list of everything that is registered on a host. Only the whole list says what is not.
+/// A part of the list of everything that is registered on a host. Only the complete list says what is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisteredPart {
-    /// Names in the parts before; 0 begins a list.
+    /// Number of names in earlier parts; 0 begins a list.
     pub offset: u32,
     pub processes: Vec<ProcessKey>,
     pub pools: Vec<(Namespace, PoolId)>,
     pub is_last: bool,
 }
 
-/// One upgrade of an agent. The same id is the same upgrade, however often it is said.
+/// One upgrade of an agent. The same id is the same upgrade, however often it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpgradeOrder {
     pub upgrade: Uuid,
@@ -278,7 +279,7 @@ pub struct UpgradeOrder {
 }
 
 /// Messages of one direction, encoded by [`crate::encode_part`], with their author's signature. What the signature
-/// covers, and whether it is good, is not for this crate to say.
+/// covers, and whether it is valid, is not decided in this crate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Signed {
     pub sequence: u64,
@@ -286,24 +287,23 @@ pub struct Signed {
     pub signature: Vec<u8>,
     /// The index of these messages among the leaves of the tree whose root was signed.
     pub leaf: u32,
-    /// Their neighbours in that tree, from the leaf up; nothing where they are all of it.
+    /// Their siblings in that tree, from the leaf up; empty if they are all of it.
     pub path: Vec<[u8; 32]>,
-    /// The certificate of the signing key, where it is another one than before.
+    /// The certificate of the signing key, if it has changed.
     pub signer_der: Option<Vec<u8>>,
 }
 
-/// What makes a welcome one of the control plane that the agent belongs to, and of this session.
+/// Proves that a welcome comes from the agent's own control plane, and belongs to this session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WelcomeProof {
     pub control_epoch: u64,
-    /// Whether the agent shall sign what it reports.
+    /// Whether the agent must sign what it reports.
     pub signed_reports: bool,
     pub signer_der: Vec<u8>,
     pub signature: Vec<u8>,
 }
 
-/// What the server wants of one process from `generation` on; no spec means that it is no longer
-/// registered.
+/// The desired state of one process from `generation` on; no spec means that it is no longer registered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assign {
     pub generation: u64,
@@ -372,7 +372,7 @@ impl fmt::Debug for FromAgent {
             Self::UsageHistory { request, history } => {
                 f.debug_struct("UsageHistory").field("request", request).field("history", history).finish()
             }
-            // What a log holds is for nobody who reads ours.
+            // The contents of a process's log do not belong in ours.
             Self::LogTail { request, tail } => f
                 .debug_struct("LogTail")
                 .field("request", request)

@@ -1,11 +1,11 @@
 //! The streams of many agents over one connection between a relay and a server.
 //!
-//! Promised: each stream has its own credit, so that a peer which does not read blocks nobody else; streams that have
+//! Promised: each stream has its own credit, so a peer that does not read one blocks no other; streams with
 //! something to send take turns, a piece each; what a stream may hold is bounded both ways, by
-//! [`STREAM_WINDOW_BYTES`] and [`STREAM_BUFFER_BYTES`]; a peer that sends more than it has credit for, for streams that it
-//! has not opened, or that lets answers pile up, ends the connection. `Mux` does no IO and reads no clock; `streams` is
-//! what tasks use of it.
-//! Absent: who the agents are, and what the bytes mean, but for heartbeats, which a relay sends together.
+//! [`STREAM_WINDOW_BYTES`] and [`STREAM_BUFFER_BYTES`]; a peer that exceeds its credit, uses streams that it has
+//! not opened, or lets answers pile up, ends the connection. `Mux` does no IO and reads no clock; tasks use it
+//! through `streams`.
+//! Absent: who the agents are, and what the bytes mean, except heartbeats, which a relay sends in batches.
 
 mod streams;
 #[cfg(test)]
@@ -22,16 +22,16 @@ use crate::passage::{FrameEnds, beat_frame};
 
 pub use streams::{MuxStream, Streams};
 
-/// Received bytes of a stream that its owner has not read; also the credit that it begins with.
+/// Received bytes of a stream that its owner has not read; also its initial credit.
 pub const STREAM_WINDOW_BYTES: usize = 32 * 1024;
 /// Bytes of a stream that wait to be sent.
 pub const STREAM_BUFFER_BYTES: usize = 16 * 1024;
-/// What a stream sends when it is its turn.
+/// How much a stream sends per turn.
 const TURN_BYTES_MAX: usize = 8 * 1024;
-/// Frames of control that wait to be sent, beside two for each stream.
+/// Control frames that wait to be sent, besides two per stream.
 const CONTROL_SPARE: usize = 1024;
 
-/// After one of these the connection ends: the peer does not keep to the rules.
+/// After one of these the connection ends: the peer violated the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MuxError {
     #[error("stream {stream} was not opened")]
@@ -52,7 +52,7 @@ pub(crate) struct Mux {
     streams: HashMap<u32, Stream>,
     /// Streams that may send, in turn.
     ready: VecDeque<u32>,
-    /// What goes before bytes: openings, credit, ends.
+    /// Sent before data: openings, credit, ends.
     control: VecDeque<RelayFrame>,
     /// The number of the last stream.
     opened: u32,
@@ -63,16 +63,16 @@ pub(crate) struct Mux {
 
 #[derive(Debug)]
 struct Stream {
-    /// What is left of a heartbeat, which is read first and costs no credit.
+    /// The rest of a heartbeat, which is read first and costs no credit.
     beat: Bytes,
-    /// Received and not read. In one piece: a frame of one byte must not hold more than that byte.
+    /// Received but not read. Contiguous: a frame of one byte must not hold more than that byte.
     received: BytesMut,
     /// What the peer may still send.
     peer_credit: usize,
-    /// Read, and not given back as credit yet.
+    /// Read, but not yet returned as credit.
     unreturned: usize,
     ends: FrameEnds,
-    /// Where its reader looks whether the peer is there.
+    /// Where its reader checks whether the peer is alive.
     heard: Option<ByteCounter>,
     to_send: BytesMut,
     credit: usize,
@@ -126,7 +126,7 @@ impl Stream {
     }
 }
 
-/// What an attempt to read or write came to.
+/// The result of a read or write.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Moved<T> {
     Done(T),
@@ -154,7 +154,7 @@ impl Mux {
         self.streams.values().filter(|stream| !stream.is_left).count()
     }
 
-    /// The relay's end: a stream for an agent that has connected. None where there are too many.
+    /// The relay's side: a stream for an agent that has connected. None if there are too many.
     pub(crate) fn open(&mut self, certificate_der: Vec<u8>) -> Option<u32> {
         if self.is_over || self.streams.len() >= self.streams_max {
             return None;
@@ -166,7 +166,7 @@ impl Mux {
         Some(stream)
     }
 
-    /// The server's end: the relay has opened a stream. False where there are too many: it was closed again.
+    /// The server's side: the relay has opened a stream. False if there are too many: it was closed again.
     pub(crate) fn accept(&mut self, stream: u32) -> Result<bool, MuxError> {
         let expected = self.opened.saturating_add(1);
         if stream != expected {
@@ -182,13 +182,14 @@ impl Mux {
         Ok(true)
     }
 
-    /// Before anything of the peer is taken: each frame of it adds one answer at most, whatever becomes of its stream.
+    /// Before anything of the peer is accepted: each of its frames adds at most one answer, whatever happens to its
+    /// stream.
     fn check_control(&self) -> Result<(), MuxError> {
         let is_flooded = self.control.len() > CONTROL_SPARE + 2 * self.streams_max;
         if is_flooded { Err(MuxError::Flooded) } else { Ok(()) }
     }
 
-    /// None for a stream that was closed here already: the peer does not know it yet.
+    /// None for a stream that was already closed here: the peer does not know yet.
     fn known(&mut self, stream: u32) -> Result<Option<&mut Stream>, MuxError> {
         self.check_control()?;
         if stream == 0 || stream > self.opened {
@@ -237,9 +238,10 @@ impl Mux {
         Ok(())
     }
 
-    /// The agent of the stream has sent a heartbeat; or the relay holds it back, in the middle of a frame, because the
-    /// connection is slow: it is there all the same. That is noted, and wakes nobody. A reader that wants to know gets it as
-    /// a frame. Heartbeats may overtake the opening of their stream: that is no reason to end the others.
+    /// The agent of the stream has sent a heartbeat; or the relay holds it back, in the middle of a frame, because
+    /// the connection is slow: it is alive all the same. This is recorded, and wakes nobody. A reader that wants
+    /// heartbeats gets them as frames. Heartbeats may overtake the opening of their stream: that is no reason to
+    /// end the others.
     pub(crate) fn handle_beat(&mut self, stream: u32) -> Result<(), MuxError> {
         if stream > self.opened {
             return Ok(());
@@ -261,14 +263,14 @@ impl Mux {
         Ok(())
     }
 
-    /// Heartbeats of the stream are noted here too.
+    /// Heartbeats of the stream are recorded here too.
     pub(crate) fn note_beats(&mut self, stream: u32, heard: ByteCounter) {
         if let Some(found) = self.streams.get_mut(&stream) {
             found.heard = Some(heard);
         }
     }
 
-    /// The connection is over: every stream ends.
+    /// The connection is over: all streams end.
     pub(crate) fn end(&mut self) {
         self.is_over = true;
         self.control.clear();
@@ -311,7 +313,7 @@ impl Mux {
         Moved::Done(count)
     }
 
-    /// Its owner here is done with it. What it has written goes out as far as there is credit.
+    /// Its owner here is done with it. What was written is sent as far as there is credit.
     pub(crate) fn leave(&mut self, stream: u32) {
         let Some(found) = self.streams.get_mut(&stream) else { return };
         if found.is_ended || self.is_over {

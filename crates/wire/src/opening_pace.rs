@@ -1,10 +1,10 @@
-//! How fast a relay opens streams: the relay keeps to it, and the server checks.
+//! How fast a relay opens streams: the relay obeys it, and the server checks.
 
 use std::time::{Duration, Instant};
 
 /// Agents on one connection of a relay.
 pub const RELAY_STREAMS_MAX: usize = 10_000;
-/// New agents on one connection: so many at once, and then so many a second.
+/// New agents on one connection: this many at once, and then this many per second.
 pub const OPENINGS_AT_ONCE: u32 = 2_000;
 pub const OPENINGS_PER_SECOND: u32 = 200;
 

@@ -1,8 +1,8 @@
-//! Frames that pass through a relay, which looks at heartbeats only.
+//! Frames that pass through a relay, which inspects only heartbeats.
 //!
-//! Promised: whatever the pieces in which bytes arrive, every frame but a heartbeat leaves as it came, in order; no more
-//! than a few bytes are held back; whoever asks is told where a frame ends, so that another one can be put in there.
-//! Absent: what other frames say.
+//! Promised: however the bytes are split, every frame except a heartbeat leaves as it came, in order; only a few
+//! bytes are held back; callers can ask where a frame ends, to insert another one there. Absent: the contents of
+//! other frames.
 
 use bytes::BytesMut;
 
@@ -28,17 +28,17 @@ fn frame(message: &[u8]) -> Vec<u8> {
 /// One direction of one agent's connection.
 #[derive(Debug)]
 pub struct FrameFilter {
-    /// The frame that is taken out.
+    /// The frame that is filtered out.
     wanted: Vec<u8>,
-    /// The beginning of a frame, as long as it may be that one.
+    /// The beginning of a frame, while it may still be that one.
     held: Vec<u8>,
-    /// Bytes of the present frame that are still to come.
+    /// Bytes of the current frame that are still to come.
     rest: u64,
     passed: u64,
 }
 
 impl FrameFilter {
-    /// Takes the frames out that are exactly this one.
+    /// Filters out the frames that equal this one.
     pub fn new(wanted: Vec<u8>) -> Self {
         debug_assert!(wanted.len() >= LENGTH_BYTES);
         Self { wanted, held: Vec::new(), rest: 0, passed: 0 }
@@ -54,7 +54,7 @@ impl FrameFilter {
         self.passed
     }
 
-    /// Passes bytes on; returns how many frames were taken out.
+    /// Passes bytes on; returns how many frames were filtered out.
     pub fn pass(&mut self, mut input: &[u8], output: &mut BytesMut) -> u32 {
         let mut taken = 0;
         while !input.is_empty() {
@@ -85,7 +85,7 @@ impl FrameFilter {
     }
 }
 
-/// Where the frames of a stream end.
+/// Finds the frame boundaries of a stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FrameEnds {
     length: [u8; LENGTH_BYTES],

@@ -1,4 +1,4 @@
-//! What a relay and a server say to each other.
+//! What a relay and a server send to each other.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::value::{Skipped, bounded, millis, reason_text, short};
 /// Either end of the connection between a relay and a server.
 pub type RelayCodec = MessageCodec<RelayFrame, RelayFrame>;
 
-/// Heartbeats in one frame; more come in the next one.
+/// Heartbeats per frame; the rest follows in the next one.
 pub(crate) const BEATS_MAX: usize = 8 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RelayFrame {
-    /// The first word of the relay.
+    /// The relay's first message.
     Hello {
         version: String,
     },
@@ -25,7 +25,7 @@ pub enum RelayFrame {
     Welcome {
         beats_interval: Duration,
     },
-    /// With `retry` false, only people can cure it.
+    /// With `retry` false, only people can resolve it.
     Refused {
         reason: String,
         retry: bool,
@@ -47,7 +47,7 @@ pub enum RelayFrame {
     Close {
         stream: u32,
     },
-    /// By the relay: these agents have sent a heartbeat. The server answers with none.
+    /// By the relay: these agents have sent a heartbeat. The server does not answer it.
     Beats {
         streams: Vec<u32>,
     },
@@ -57,16 +57,16 @@ pub enum RelayFrame {
     Renewed {
         certificate_pem: String,
     },
-    /// By the server: these are believed from now on, and no others.
+    /// By the server: these authorities are trusted from now on, and no others.
     Authorities(Announced),
-    /// The relay's answer to it, said again when something of it has changed.
+    /// The relay's answer; sent again whenever it changes.
     Trusted(Trusted),
     /// A kind of a newer version: skip it.
     Unknown,
 }
 
 impl RelayFrame {
-    /// Streams in any order, in as many frames as they need; one where there are none.
+    /// Streams in any order, in as many frames as needed; one if there are none.
     pub fn beats(mut streams: Vec<u32>) -> Vec<Self> {
         if streams.is_empty() {
             return vec![Self::Beats { streams }];
@@ -137,7 +137,7 @@ impl LinkMessage for RelayFrame {
     }
 }
 
-/// Of ascending numbers: most become one byte.
+/// Delta-encoded ascending numbers: most become one byte.
 fn differences(mut streams: Vec<u32>) -> Vec<u32> {
     let mut before = 0;
     for stream in &mut streams {

@@ -1,4 +1,4 @@
-//! Messages that travel inside a signed one.
+//! Messages inside a signed one.
 
 use prost::Message;
 
@@ -9,21 +9,21 @@ use crate::value::{Skipped, bounded};
 use crate::{WireError, proto};
 
 const HASH_BYTES: usize = 32;
-/// A tree of four thousand million leaves is no higher.
+/// Enough for a tree of four billion leaves.
 const PATH_MAX: usize = 32;
 
-/// For [`Signed::messages`]. These bytes are what is signed, so nobody has to agree on how a message is written.
+/// For [`Signed::messages`]. These bytes are what is signed, so nobody has to agree on an encoding.
 pub fn encode_part<M: LinkMessage>(message: M) -> Vec<u8> {
     message.into_proto().encode_to_vec()
 }
 
-/// How many items a message of [`encode_part`] has, for which a frame allows [`crate::ITEMS_MAX`] in all its messages
+/// The number of items of a message of [`encode_part`]; a frame allows [`crate::ITEMS_MAX`] in all its messages
 /// together. The codec does not look inside when it writes.
 pub fn count_part(part: &[u8]) -> Result<usize, WireError> {
     check_items(part)
 }
 
-/// A message out of [`Signed::messages`], after its signature was verified. Tells what it left out.
+/// A message out of [`Signed::messages`], after its signature was verified. Reports what it left out.
 pub fn decode_part<M: LinkMessage>(bytes: &[u8], skipped: &mut Option<Skipped>) -> Result<M, WireError> {
     check_items(bytes)?;
     let message = M::from_proto(M::Proto::decode(bytes)?, skipped)?;

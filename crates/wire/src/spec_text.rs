@@ -1,32 +1,32 @@
-//! The text of a spec, made once for a call that goes to a whole fleet, and read once by who has the spec already.
+//! The text of a spec, written once for a call to a whole fleet, and parsed once by whoever already has the spec.
 //!
-//! Promised: while a spec is shared (one `Arc`), its text is written once by each thread that sends it, and copied from
-//! then on. A text that a thread has read lately is not read again as long as somebody has the spec of it: an operation
-//! carries the spec that was assigned before, and the agents of a swarm are assigned the same one. Nothing is kept alive
-//! for this. Absent: specs that are equal and not shared; whoever reads them from a store gives equal ones as one.
+//! Promised: while a spec is shared (one `Arc`), each thread that sends it writes its text once, and copies it from
+//! then on. A text that a thread has parsed recently is not parsed again as long as somebody holds its spec: an
+//! operation carries the spec that was assigned before, and the agents of a swarm are assigned the same one.
+//! Nothing is kept alive for this. Absent: specs that are equal but not shared; stores return equal ones as one.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
 use proctor_model::Spec;
 
-/// Specs whose text a thread remembers: a call has few different ones at a time.
+/// Specs whose text a thread remembers: a call has few distinct ones at a time.
 const TEXTS_MAX: usize = 4;
 /// Longer texts are not remembered.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
 
 thread_local! {
     static TEXTS: RefCell<SpecTexts> = RefCell::default();
-    /// Apart from the other: a text that comes need not be the one that would be written.
+    /// Separate from the other: a received text need not equal the one that would be written.
     static READ: RefCell<SpecTexts> = RefCell::default();
 }
 
-/// As it goes over the link.
+/// As sent over the link.
 pub(crate) fn spec_text(spec: &Arc<Spec>) -> Arc<str> {
     TEXTS.with_borrow_mut(|texts| texts.of(spec))
 }
 
-/// The spec of a text from the link: one that is there already, or what `read` makes of it.
+/// The spec of a text from the link: an existing one, or what `read` parses.
 pub(crate) fn spec_of_text<E>(text: String, read: impl FnOnce(&str) -> Result<Spec, E>) -> Result<Arc<Spec>, E> {
     READ.with_borrow_mut(|texts| texts.spec(text, read))
 }
@@ -38,7 +38,7 @@ pub fn spec_bytes(spec: &Arc<Spec>) -> usize {
 
 #[derive(Default)]
 struct SpecTexts {
-    /// The oldest first. A weak reference keeps its address from being reused for another spec's.
+    /// Oldest first. A weak reference keeps its address from being reused for another spec.
     texts: Vec<(Weak<Spec>, Arc<str>)>,
 }
 

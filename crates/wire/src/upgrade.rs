@@ -1,6 +1,6 @@
 //! Conversions of upgrades.
 //!
-//! From the wire: an order or a report that cannot be understood, of a newer peer perhaps, is none.
+//! From the wire: an order or report that cannot be parsed, perhaps of a newer peer, is skipped.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::message::{FromAgent, FromServer, UpgradeOrder};
 use crate::value::{bounded, message, millis, numbered, short};
 use crate::{WireError, proto};
 
-/// The most of a build that one message carries.
+/// The most bytes of a build in one message.
 pub const BUILD_PART_BYTES_MAX: usize = 256 * 1024;
 /// A sentence or two.
 const REASON_BYTES_MAX: usize = 4 * 1024;

@@ -1,13 +1,13 @@
 //! Conversions of usage histories.
 //!
-//! From the wire: points that are no usage, or out of order, cost themselves; so do those beyond the longest range.
+//! From the wire: invalid or unordered points are dropped one by one, and so are those beyond the longest range.
 
 use proctor_model::{Spread, UsageHistory, UsageKept, UsagePoint, UsageRange};
 
 use crate::value::{Skipped, each, numbered};
 use crate::{WireError, proto};
 
-/// Until the end of the year 9999, in Unix seconds: later ones are no times that anybody can show.
+/// The end of the year 9999, in Unix seconds: nobody can display later times.
 const AT_MAX: i64 = 253_402_300_799;
 /// Of the longest range.
 const POINTS_MAX: usize = UsageRange::Week.points_max();
@@ -44,7 +44,7 @@ pub(crate) fn history_from(history: proto::UsageHistory, skipped: &mut Option<Sk
         newest = newest.max(point.at);
         is_newer
     });
-    // The memory of what was skipped is not kept with the answer.
+    // Does not keep the memory of skipped points with the answer.
     points.shrink_to_fit();
     UsageHistory { kept: kept(history.kept).unwrap_or_default(), step_secs: history.step_secs, points }
 }

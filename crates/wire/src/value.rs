@@ -1,8 +1,8 @@
-//! Conversions of the values inside messages.
+//! Conversions of values inside messages.
 //!
-//! From the wire every text goes through its parser, and free text that a server keeps for every
-//! host has a length here. Towards the wire nothing fails: a number that is not finite is sent as
-//! 0, because the peer would end the session over it.
+//! From the wire, every text is parsed, and free text that a server stores for every host is bounded here. Towards
+//! the wire nothing fails: a number that is not finite is sent as 0, because the peer would end the session over
+//! it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -20,14 +20,14 @@ use serde::{Deserialize, Deserializer};
 use crate::spec_text::{spec_of_text, spec_text};
 use crate::{WireError, proto};
 
-/// Host names, versions, ids: no honest one comes near.
+/// Host names, versions, ids: no honest one comes close.
 const TEXT_BYTES_MAX: usize = 1024;
 
 pub(crate) fn required<T>(what: &'static str, value: Option<T>) -> Result<T, WireError> {
     value.ok_or(WireError::Missing { what })
 }
 
-/// Items of a message that could not be understood and were left out.
+/// Items of a message that could not be parsed and were left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
     pub what: &'static str,
@@ -36,8 +36,8 @@ pub struct Skipped {
     pub first: String,
 }
 
-/// Those that can be understood. One that cannot, of a newer peer perhaps, costs itself and no others; who reads the
-/// link says so, because only it knows the peer and how much the log can take.
+/// Those that can be parsed. One that cannot, perhaps of a newer peer, costs only itself; the reader of the link
+/// logs it, because only it knows the peer and how much the log can take.
 pub(crate) fn each<P, T>(
     what: &'static str,
     items: Vec<P>,
@@ -58,7 +58,7 @@ pub(crate) fn short(what: &'static str, text: String) -> Result<String, WireErro
     bounded(what, text, TEXT_BYTES_MAX)
 }
 
-/// Why a peer refuses: unsigned text that goes into a log, so no more than a log can take.
+/// Why a peer refuses: unsigned text that is logged, so it is bounded for the log.
 pub(crate) fn reason_text(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
     text
@@ -84,7 +84,7 @@ pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The two ways between an enum of the model and its number on the wire.
+/// Both directions between an enum of the model and its number on the wire.
 macro_rules! numbered {
     ($to:ident, $from:ident, $type:ident, $what:literal, $($variant:ident),+ $(,)?) => {
         pub(crate) fn $to(value: $type) -> i32 {
@@ -151,7 +151,7 @@ pub(crate) fn spec(json: Option<String>) -> Result<Option<Arc<Spec>>, WireError>
 
 fn read_spec(json: &str) -> Result<Spec, WireError> {
     let read = |source| WireError::Spec { source };
-    // Counted before anything is built of them: a few bytes each here, a hundred in memory.
+    // Counted before anything is built from them: a few bytes each here, a hundred in memory.
     let Counted { labels: Entries(labels) } = serde_json::from_str(json).map_err(read)?;
     if labels > LABELS_MAX {
         return Err(WireError::TooManyItems { items_max: LABELS_MAX });
@@ -159,14 +159,14 @@ fn read_spec(json: &str) -> Result<Spec, WireError> {
     serde_json::from_str(json).map_err(read)
 }
 
-/// What of a spec is counted before it is read.
+/// The parts of a spec that are counted before it is parsed.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Counted {
     labels: Entries,
 }
 
-/// How many entries an object has; nothing of them is kept.
+/// The number of entries of an object; nothing of them is kept.
 #[derive(Default)]
 struct Entries(usize);
 
@@ -279,7 +279,7 @@ impl From<Outcome> for proto::Outcome {
     }
 }
 
-/// What an agent says, in our words where it is a phrase that agents may use: then every language says the same.
+/// What an agent says, in our wording if it is a phrase that agents may use: then every language says the same.
 pub(crate) fn message(text: String, phrase_json: Option<&str>) -> Message {
     match phrase_json.and_then(|json| Phrase::from_json(json, Sender::Agent)) {
         Some(phrase) => Message::of_parts(phrase.english(), Some(phrase)),
@@ -290,7 +290,7 @@ pub(crate) fn message(text: String, phrase_json: Option<&str>) -> Message {
 impl TryFrom<proto::Outcome> for Outcome {
     type Error = WireError;
     fn try_from(outcome: proto::Outcome) -> Result<Self, WireError> {
-        // Of a newer agent: it has ended in a way that has no name here.
+        // Of a newer agent: it exited in a way that has no name here.
         let known = code(outcome.code);
         let message = match &known {
             Ok(_) => message(outcome.message, outcome.phrase_json.as_deref()),

@@ -1,34 +1,35 @@
 //! How long agents stay away from a server that is gone, or cannot take them now.
 //!
-//! Both ends must agree on it: a server that has started counts those agents as lost that could have come back and did
-//! not, and so does one whose relays are back. Absent: how an agent draws its waits, and how a server draws those that it asks for.
+//! Both ends must agree on it: a server that has started counts as lost the agents that could have come back and
+//! did not, and so does one whose relays are back. Absent: how an agent draws its waits, and how a server draws
+//! those that it requests.
 
 use std::time::Duration;
 
 use crate::opening_pace::{OPENINGS_PER_SECOND, RELAY_STREAMS_MAX};
 
-/// Unanswered heartbeats after which the server is taken for gone.
+/// Unanswered heartbeats after which the server counts as gone.
 pub const SILENT_BEATS_MAX: u32 = 3;
 /// The longest wait for a server that is not there: looking for it costs it nothing.
 pub const ABSENT_WAIT_MAX: Duration = Duration::from_secs(5);
 /// For one attempt of an agent, from the first packet to the welcome.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// A server keeps nobody waiting for longer before its part of the TLS handshake; whoever does is closed.
+/// How long a server lets a peer wait before its part of the TLS handshake; then the peer is closed.
 pub const BEFORE_TLS_MAX: Duration = Duration::from_millis(4_500);
-/// What the handshake itself may take.
+/// Time for the handshake itself.
 const HANDSHAKE_ROOM: Duration = Duration::from_millis(1_500);
-/// As [`CONNECT_LIMIT`], for TCP and TLS where there are other endpoints to try: no longer than the server may need.
+/// As [`CONNECT_LIMIT`], for TCP and TLS if there are other endpoints to try: no longer than the server may need.
 pub const CONNECT_LIMIT_OF_SEVERAL: Duration = BEFORE_TLS_MAX.saturating_add(HANDSHAKE_ROOM);
 /// Endpoints of an agent; each that does not answer takes its time in a round.
 pub const ENDPOINTS_MAX: u32 = 16;
 /// The longest wait of an agent behind relays between two rounds, reached after some minutes without a session.
 pub const RETURN_SPREAD_MAX: Duration = Duration::from_secs(60);
-/// The longest wait for a server that has more agents than it can take now, where the interval of its heartbeats is not
-/// known.
+/// The longest wait for a server that has more agents than it can take now, if its heartbeat interval is not known.
 pub const STAY_AWAY_MAX: Duration = Duration::from_secs(30);
-/// After a refusal that only people can undo (`retry: false`), an agent comes back after a time between these, longer each
-/// time: it must not need somebody at its host, who has allowed it again must not wait for long, and a fleet that was refused
-/// must not keep the server busy: of 15,000 agents some 300 a second ask, which the pace of handshakes bounds in any case.
+/// After a refusal that only people can undo (`retry: false`), an agent comes back after a time between these,
+/// longer each time: nobody should have to visit its host, whoever allows it again should not wait long, and a
+/// refused fleet must not keep the server busy: of 15,000 agents some 300 a second ask, which the handshake pace
+/// bounds in any case.
 pub const REFUSED_WAIT_MIN: Duration = Duration::from_secs(13);
 pub const REFUSED_WAIT_MAX: Duration = Duration::from_secs(75);
 /// A large fleet must not come back all at once; in a small one nobody has to wait for long.
@@ -40,15 +41,15 @@ pub fn stay_away_max(beat: Duration) -> Duration {
     beat.saturating_mul(STAY_AWAY_BEATS).clamp(STAY_AWAY_MIN, STAY_AWAY_MAX)
 }
 
-/// An agent that lives is back within this where the server can take it at once. Either it had to notice that the
-/// server was gone (nothing but silence tells it where the server's host lost power), or its longest wait had begun.
+/// A live agent is back within this time if the server can take it at once. Either it had to notice that the server
+/// was gone (if the server's host lost power, only silence tells), or its longest wait had begun.
 pub fn return_max(beat: Duration) -> Duration {
     let unnoticed = beat.saturating_mul(SILENT_BEATS_MAX).saturating_add(ABSENT_WAIT_MAX);
     unnoticed.max(stay_away_max(beat)).saturating_add(CONNECT_LIMIT)
 }
 
-/// An agent that lives is back within this after a relay of its area is: its longest wait had begun, its next round ends
-/// with that relay, and all others of the relay's connection were let in before it.
+/// A live agent is back within this time after a relay of its area: its longest wait had begun, its next round ends
+/// with that relay, and all others of the relay's connection were admitted before it.
 pub const AREA_RETURN_MAX: Duration = RETURN_SPREAD_MAX
     .saturating_add(CONNECT_LIMIT_OF_SEVERAL.saturating_mul(ENDPOINTS_MAX))
     .saturating_add(Duration::from_secs(RELAY_STREAMS_MAX as u64 / OPENINGS_PER_SECOND as u64))

@@ -39,8 +39,8 @@ async fn a1_a_double_fork_is_found_by_its_pid_file_and_its_end_is_seen_at_once()
     assert_eq!(row["error_code"], 0, "{row}");
     let pid = scene.subject.pid().unwrap();
     assert_eq!(scene.status().await["pid"], pid);
-    // An agent that polled would see none of these ends within 100 ms of the kill: each kill follows
-    // closely on the look that found the life. On a loaded machine some are seen late, hence the best of five.
+    // An agent that polled would see none of these exits within 100 ms of the kill: each kill follows closely on
+    // the probe that found the life. On a loaded machine some are seen late, hence the best of five.
     let mut best = i64::MAX;
     for round in 1..=5 {
         let pid = scene.until_pid().await;
@@ -375,7 +375,7 @@ async fn a13_a_script_and_a_binary_that_was_replaced_are_still_known() {
     assert_eq!(scene.operate(0).await["error_code"], 0);
     let script = numbers(&scene.subject.pid_file())[0];
     assert_eq!(scene.status().await["pid"], script);
-    // Its binary goes away under it, then another one takes the name.
+    // Its binary is deleted while it runs, then another one takes the name.
     assert_eq!(scene.operate_on(&binary, 0).await["error_code"], 0);
     let pid = binary.pid().unwrap();
     std::fs::remove_file(binary.dir.join("replaced")).unwrap();
@@ -386,7 +386,7 @@ async fn a13_a_script_and_a_binary_that_was_replaced_are_still_known() {
     assert_eq!(crate::instance(&scene.fleet, IP, "replaced").await["pid"], pid);
     assert_eq!(scene.operate_on(&binary, 1).await["error_code"], 0);
     assert_eq!(scene.operate(9).await["error_code"], 0);
-    // Orphans of the first agent: whether anybody reaps them is not ours to say.
+    // Orphans of the first agent: who reaps them is not ours to say.
     let is_dead = |pid| stat(pid).is_none_or(|(state, _)| state == 'Z');
     until("both are dead", || is_dead(script) && is_dead(pid)).await;
     assert_eq!(binary.starts(), 1);

@@ -54,7 +54,7 @@ async fn a18_a_stopped_process_fails_its_stop_and_gets_no_second_copy() {
     scene.zero_list(0).await;
 }
 
-/// Frozen by a cgroup of version 1 a process is in uninterruptible sleep: no signal reaches it.
+/// Frozen by a cgroup v1 freezer, a process is in uninterruptible sleep: no signal reaches it.
 struct Freezer(std::path::PathBuf);
 
 impl Freezer {
@@ -94,10 +94,10 @@ async fn a18_a_process_that_cannot_be_killed_fails_the_kill_and_gets_no_second_c
     let kill = scene.operate(9).await;
 
     assert_eq!((&stop["error_code"], &kill["error_code"]), (&Value::from(836), &Value::from(836)), "{stop} {kill}");
-    assert!(message(&kill).contains("still there after SIGKILL"), "{kill}");
+    assert!(message(&kill).contains("still running after SIGKILL"), "{kill}");
     assert_eq!(scene.operate(0).await["error_code"], 828);
     assert_eq!((scene.subject.copies(), scene.subject.starts()), (vec![pid], 1));
-    // It was not unhosted, so it comes back when it can die.
+    // It was not released, so it comes back when it can die.
     drop(freezer);
     scene.until_other_than(pid).await;
     scene.zero_list(1).await;
@@ -121,7 +121,7 @@ async fn a19_a_pid_of_another_pid_namespace_is_not_taken_for_one_of_the_host() {
     for op_type in [1, 9] {
         assert_eq!(scene.operate(op_type).await["error_code"], 829);
     }
-    // Where there is a cgroup, what the start left behind is gone; elsewhere nobody knows it.
+    // With a cgroup, what the start left behind is gone; without one, nobody knows it.
     let left = scene.subject.copies().len();
     scene.zero_list(left).await;
 }

@@ -65,7 +65,7 @@ async fn b2_a_process_that_died_while_the_agent_was_down_is_restarted_by_its_pol
     scene.zero_list(1).await;
 }
 
-/// The agent again, on a machine that seems to have booted anew.
+/// The agent again, on a machine that seems to have rebooted.
 fn start_agent_in_another_boot(scene: &mut Scene) {
     let boot = scene.fleet.dir().join("boot_id");
     fs::write(&boot, "11111111-2222-4333-8444-555555555555\n").unwrap();
@@ -83,7 +83,7 @@ async fn b4_after_a_reboot_nothing_of_before_is_believed_and_residents_start_onc
     for subject in [&scene.subject, &once] {
         subject.kill(subject.pid().unwrap());
     }
-    // After a boot the earlier pids belong to others.
+    // After a reboot the earlier pids belong to others.
     scene.write_pid(scene.bystander.pid());
 
     start_agent_in_another_boot(&mut scene);
@@ -97,7 +97,7 @@ async fn b4_after_a_reboot_nothing_of_before_is_believed_and_residents_start_onc
     scene.zero_list(1).await;
 }
 
-/// The agent as its next version would be: a copy that says another version of itself, wherever it does.
+/// The agent as its next version: a copy that reports another version everywhere.
 fn next_version(old: &Path, new: &Path) -> String {
     const NOW: &str = env!("CARGO_PKG_VERSION");
     let next = NOW.replace(|digit: char| digit.is_ascii_digit(), "9");
@@ -122,7 +122,7 @@ const OF_THE_FIRST: &str = "
     DROP TABLE event;
     DROP TABLE held;
     PRAGMA user_version = 1;";
-/// As a later agent would leave it: with tables, columns and fields that this one has never heard of.
+/// As a later agent would leave it: with tables, columns and fields unknown to this one.
 const OF_A_LATER: &str = "
     ALTER TABLE process ADD COLUMN novelty TEXT;
     CREATE TABLE novelty (name TEXT PRIMARY KEY) STRICT;
@@ -157,7 +157,7 @@ async fn b6_an_upgrade_in_place_and_back_touches_no_process_and_keeps_the_state(
         let seen = scene.status().await;
         assert_eq!((&seen["pid"], &seen["isAuto"]), (&json!(pid), &json!(true)), "version {version}");
     }
-    // The next version is no bystander: it restarts what dies under it.
+    // The next version takes over: it restarts what dies under it.
     scene.subject.kill(pid);
     scene.until_other_than(pid).await;
     assert_eq!(scene.subject.starts(), 2);
@@ -216,7 +216,7 @@ async fn b8_a_ledger_that_is_damaged_torn_or_empty_is_survived() {
     let part = |suffix: &str| PathBuf::from(format!("{}{suffix}", ledger.display()));
 
     for damage in ["garbage", "torn", "empty"] {
-        // What the ledger forgets the server must know.
+        // What the ledger loses the server must know.
         eventually("the server knows that it is managed", || async {
             (scene.shown().await["managed"] == true).then_some(())
         })
@@ -421,11 +421,11 @@ async fn b12_a_relaunch_under_way_on_a_full_disk_is_not_repeated_when_the_agent_
     scene.zero_list(1).await;
 }
 
-/// Holds one thread of a program, as a write to a disk that hangs would; dropped, it lets it go.
+/// Stops one thread of a program, as a write to a hanging disk would; dropping this resumes it.
 struct HeldThread(std::process::Child);
 
 impl HeldThread {
-    /// None: nobody may trace here.
+    /// None: tracing is not permitted here.
     async fn of(pid: u32, name: &str) -> Option<Self> {
         let is_it = |task: &PathBuf| fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name);
         let mut tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten().map(|entry| entry.path());

@@ -89,7 +89,7 @@ fn disk_bytes(directory: &Path) -> u64 {
 #[tokio::test]
 async fn c6_a_gigabyte_of_output_without_a_newline_is_bounded() {
     let scene = Scene::running("talks", |_, spec| {
-        // At a pace that leaves time to look at it meanwhile.
+        // At a pace that leaves time to look at it.
         let gigabyte = "for _ in $(seq 64); do head -c 16777216 /dev/zero; sleep 0.05; done";
         spec["control"]["reload_cmd"] = json!(format!("printf first; {gigabyte}; printf last"));
         spec["monitor_policy"]["op_timeout"] = json!(50);
@@ -112,14 +112,14 @@ async fn c6_a_gigabyte_of_output_without_a_newline_is_bounded() {
     };
 
     assert_eq!(row["error_code"], 0, "{row}");
-    // An agent that gets no turn for a while cuts late; without a cut it would be all of it.
+    // An agent that gets no CPU for a while truncates late; without truncation it would be all of it.
     assert!(largest < 512 * 1024 * 1024, "{largest} bytes at one time");
     let said = printed(&row);
     assert!(said.starts_with("first") && said.ends_with("last"), "{}", said.len());
     assert!(said.len() < 64 * 1024, "{}", said.len());
     let grown = resident_kilobytes(agent).saturating_sub(before);
     assert!(grown < 32 * 1024, "the agent has grown by {grown} kB");
-    // The file is cut while it grows, and once more when its command ends: one of at most 1 MiB, and those of others.
+    // The file is truncated while it grows, and again when its command ends: at most 1 MiB, and those of others.
     let kept = disk_bytes(&output);
     assert!(kept < 2 * 1024 * 1024, "{kept} bytes are kept");
     scene.zero_list(1).await;
@@ -239,7 +239,7 @@ async fn c10_without_descriptors_or_processes_starts_are_tried_again_and_the_age
     .await;
     let agent = scene.agent.program.pid();
 
-    // Whatever it is that cannot be done for lack of them, it is said and tried again.
+    // Whatever fails for lack of them is reported and retried.
     let cases = [
         ("nofile", "3", ["Too many open files", "no more file descriptors"]),
         ("nproc", "0", ["no more processes", "Cannot fork"]),
@@ -263,7 +263,7 @@ async fn c12_a_line_reaches_the_shell_as_it_is_and_nothing_else_does() {
     let scene = Scene::new("quoted", |subject, spec| {
         let home = subject.dir.join(odd);
         fs::create_dir(&home).unwrap();
-        // What comes from the API besides the line itself is never part of a shell line.
+        // Nothing from the API except the line itself ever becomes part of a shell line.
         spec["identity"]["setup_path"] = json!(home);
         spec["identity"]["log_path"] = json!("/$(touch pwned)");
         spec["identity"]["index_key"] = json!("; touch pwned");

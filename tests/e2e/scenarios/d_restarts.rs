@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{IP, Scene, until};
 use crate::{hosts, row};
 
-/// A start command that notes when it ran.
+/// A start command that records when it ran.
 fn timed(subject: &Subject) -> Value {
     json!(format!("date +%s%N >> times; {}", subject.start_cmd()))
 }
@@ -120,7 +120,7 @@ async fn d2_a_call_that_kills_a_thousand_ends_all_of_them_and_none_comes_back() 
             assert_eq!(row["error_code"], 0, "{tracking}: {row}");
         }
         assert_eq!(scene.subject.copies(), Vec::<i32>::new(), "{tracking}: none lives");
-        // Whoever is started again is so at once: the answer of a later operation comes after that.
+        // A restart happens at once: the answer to a later operation comes after it.
         let other = Subject::new(scene.fleet.dir(), "calm").unwrap();
         scene.register(&other, |_, _| {}).await;
         assert_eq!(scene.operate_on(&other, 0).await["error_code"], 0);

@@ -1,4 +1,4 @@
-//! E. Schedules. The rules about time itself are shown in virtual time, in crates/supervise.
+//! E. Schedules. The rules about time itself are tested in virtual time, in crates/supervise.
 
 use std::fs;
 use std::time::Duration;
@@ -83,7 +83,7 @@ async fn e3_runs_that_came_due_while_the_agent_was_down_are_caught_up_once() {
 
     let after = &runs(&job)[before..];
     let spread = Duration::from_nanos(after[2] - after[0]);
-    // Two that are planned are a whole cycle apart, and what is caught up comes at once.
+    // Two planned runs are a whole cycle apart, and what is caught up runs at once.
     assert!(spread >= Duration::from_secs(1), "one run at most was caught up: {spread:?}");
     scene.zero_list(0).await;
 }
@@ -99,7 +99,7 @@ async fn e3_a_run_during_which_the_agent_was_killed_does_not_hold_up_the_next_on
     scene.kill_agent().await;
     scene.restart_agent().await;
 
-    // What comes due while the interrupted run goes on is skipped, and the run is not doubled.
+    // What comes due while the interrupted run continues is skipped, and the run is not duplicated.
     first_event(&scene, "interrupted", "schedule_skipped").await;
     assert_eq!(runs(&job).len(), 1);
     fs::write(job.dir.join("go"), "").unwrap();

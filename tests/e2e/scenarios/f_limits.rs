@@ -1,6 +1,5 @@
-//! F. Limits and pools. Judging and choosing are shown in virtual time, in crates/supervise, and
-//! measuring on real processes in crates/host; here is what needs the whole agent. F1 and F8 are in
-//! `crate::supervision`.
+//! F. Limits and pools. Judging and choosing are tested in virtual time, in crates/supervise, and measuring on real
+//! processes in crates/host; here is what needs the whole agent. F1 and F8 are in `crate::supervision`.
 
 use std::fs;
 
@@ -18,7 +17,7 @@ pub(super) fn memory_bytes(percent: f64) -> u64 {
 
 #[tokio::test]
 async fn f4_a_process_that_leaks_as_fast_as_it_can_is_dead_long_before_the_host_is_full() {
-    // It stops by itself at a fifth of the machine, so that a failure harms nobody.
+    // It stops on its own at a fifth of the machine, so that a failure harms nobody.
     let (step, steps) = (memory_bytes(0.2), 100);
     let scene = Scene::new("leaks", |subject, spec| {
         let code = format!(
@@ -45,7 +44,7 @@ async fn f4_a_process_that_leaks_as_fast_as_it_can_is_dead_long_before_the_host_
 
 #[tokio::test]
 async fn f4_a_fast_leak_that_ignores_requests_to_end_is_killed_before_the_host_is_full() {
-    // It stops by itself at a fifth of the machine, so that a failure harms nobody.
+    // It stops on its own at a fifth of the machine, so that a failure harms nobody.
     let (step, steps) = (memory_bytes(0.2), 100);
     let scene = Scene::new("deafleak", |subject, spec| {
         let code = format!(

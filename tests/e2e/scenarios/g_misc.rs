@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::d_restarts::storm;
 use super::zero::{Bystander, no_zombies};
 use super::{IP, Scene, until};
-use crate::{content, hosts, row};
+use crate::{content, hosts, operate, row};
 
 /// A health command that does what the file `mode` says, every second.
 fn examined(_: &Subject, spec: &mut Value) {
@@ -95,8 +95,8 @@ async fn g3_restarts_for_illness_stay_inside_the_retry_limits() {
 
     scene.until_released().await;
     assert_eq!(scene.subject.starts(), 4, "one start and three retries");
-    // The first retry is at once, a second after the start; the interval makes the others wait. A start on a busy machine
-    // reads its time late, so the wait after it looks shorter than it was.
+    // The first retry is immediate; an unhealthy process takes two seconds to show, so the interval delays the others.
+    // A command notes its time when it gets to run, which may be a moment after its launch.
     let times = fs::read_to_string(scene.path("times")).unwrap();
     let times: Vec<u64> = times.lines().map(|line| line.parse().unwrap()).collect();
     let waits: Vec<Duration> = times.windows(2).map(|pair| Duration::from_nanos(pair[1] - pair[0])).collect();
@@ -151,7 +151,7 @@ async fn g5_a_version_is_a_short_line_whatever_its_command_prints() {
 #[cfg(target_arch = "x86_64")]
 async fn g7_without_inotify_late_pid_files_are_found_and_captures_are_cut() {
     let mut scene = Scene::new("watched", |_, spec| {
-        // A daemon goes on to write into the output of the start command that it came from.
+        // A daemon keeps writing to the output of the start command that it came from.
         let daemon = "(head -c 3000000 /dev/zero; touch written; exec sleep 1000) &";
         let late = "(./watched 100000 & pid=$!; sleep 1; echo $pid > watched.pid) > /dev/null 2>&1 &";
         spec["control"]["start_cmd"] = json!(format!("{daemon} {late}"));
@@ -182,7 +182,7 @@ async fn g8_thousands_of_registered_processes_are_taken_up_again_by_a_new_agent(
     const COUNT: usize = 10_000;
     let mut scene = Scene::running("one", |_, _| {}).await;
     let pid = scene.subject.pid().unwrap();
-    // Managed and not running, so that nothing is started: who runs once waits for its start.
+    // Managed and not running, so that nothing is started: a run-once process waits for its start.
     let item = |index: usize| {
         let mut spec = scene.subject.spec();
         spec["identity"]["pid_path"] = json!(format!("{}/{index}.pid", scene.subject.dir.display()));
@@ -271,7 +271,7 @@ async fn g9_operations_that_are_delivered_again_take_effect_once() {
     let task = scene.submit(0).await;
     until("the start command runs", || scene.path("begun").exists()).await;
 
-    // Every new session delivers all that has no outcome.
+    // Every new session delivers everything without an outcome.
     for _ in 0..3 {
         scene.fleet.restart_server().await.unwrap();
         scene.until_back().await;
@@ -301,12 +301,6 @@ async fn odd_agent(fleet: &Fleet, house: &Path, agent: &str, line: &str) -> Prog
     let arguments =
         ["-c", line, "sh", agent, "--server", &server, "--state-dir", &state, "--ip", IP, "--token", &token];
     Program::start("/bin/sh", &arguments.map(String::from), &house.join("agent.log")).unwrap()
-}
-
-async fn operate(fleet: &Fleet, subject: &Subject, op_type: i64) -> Value {
-    let body = json!({"meta": subject.meta(), "op_type": op_type, "hosts": hosts(&[IP])});
-    let rows = fleet.operate("operate_proc", &body).await.unwrap();
-    row(&rows, IP, &subject.name).clone()
 }
 
 async fn register(fleet: &Fleet, subject: &Subject, user: &str) {
@@ -364,7 +358,7 @@ async fn g12_an_agent_that_sees_only_its_own_processes_works() {
     works_as_nobody(&fleet, &agent, house.path(), "hidden").await;
 }
 
-/// Perl code that forbids a system call, as seccomp profiles of containers do, and becomes `$@`.
+/// Perl code that forbids a system call, as seccomp profiles of containers do, and then executes `$@`.
 #[cfg(target_arch = "x86_64")]
 fn without_call(number: u32) -> String {
     // Load the number; if it is the one, ENOSYS (38), else allow.

@@ -124,7 +124,7 @@ async fn h5_nothing_of_a_scheduled_run_is_left_after_a_stop_nor_when_the_next_on
     for tracking in TRACKING {
         let mut scene = Scene::new("unrelated", |_, _| {}).await;
         with_tracking(&mut scene, tracking).await;
-        // Every run leaves a process behind that has left its session and its parent, and runs until it may end.
+        // Every run leaves a process behind that has left its session and its parent, and runs until released.
         let line = "(setsid sleep 100000 > /dev/null 2>&1 & echo $! >> left); date +%s%N >> runs; \
                     until [ -e go ] || [ ! -d $PWD ]; do sleep 0.05; done";
         let job = cyclic(&scene, "leaving", 1, line).await;
@@ -166,7 +166,7 @@ async fn h6_workers_of_an_unregistered_process_do_not_stay_beside_those_of_the_n
 
         let body = json!({"meta": scene.subject.meta(), "hosts": hosts(&[IP])});
         scene.fleet.gse("unregister_proc_info", &body).await.unwrap();
-        // Assignments come before operations: the agent has forgotten the process.
+        // Assignments come before operations: the agent has dropped the process.
         assert_eq!(scene.operate_on(&other, 4).await["error_code"], 0);
         scene.subject.kill(scene.subject.pid().unwrap());
         until("its worker is left", || scene.subject.copies().len() == 1).await;
@@ -204,7 +204,7 @@ async fn h7_the_late_end_of_a_stopped_process_leaves_no_workers() {
         };
 
         signal("-STOP");
-        // Before it has stopped, a SIGTERM would overtake the SIGSTOP.
+        // Until it has stopped, a SIGTERM would overtake the SIGSTOP.
         until("it has stopped", || stat(main).is_some_and(|(state, _)| state == 'T')).await;
         assert_eq!(scene.operate(1).await["error_code"], 836);
         signal("-CONT");

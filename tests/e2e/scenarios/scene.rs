@@ -1,4 +1,4 @@
-//! One host with one subject and one bystander, and the words in which scenarios are told.
+//! One host with one subject and one bystander, and helpers for scenarios.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::{code, hosts, instance, row};
 
 pub(crate) const IP: &str = "127.0.0.1";
 
-// The agent goes before the subject, which it would start again.
+// The agent is dropped before the subject, which it would restart.
 #[derive(Debug)]
 pub(crate) struct Scene {
     pub(crate) agent: Agent,
@@ -29,7 +29,7 @@ impl Scene {
         Self::with(fleet, agent, name, change).await
     }
 
-    /// As [`Self::new`], on a host that is there already.
+    /// As [`Self::new`], on an existing host.
     pub(crate) async fn with(
         fleet: Fleet,
         agent: Agent,
@@ -135,14 +135,14 @@ impl Scene {
         std::fs::write(self.subject.pid_file(), text.to_string()).unwrap();
     }
 
-    /// With what the agent is started.
+    /// The agent's arguments.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let server = format!("127.0.0.1:{}", self.fleet.server.link);
         let state = self.agent.state_dir().display().to_string();
         ["--server", &server, "--state-dir", &state, "--ip", IP].map(String::from).to_vec()
     }
 
-    /// The agent again, by a shell line that ends with `exec "$@"`, or so.
+    /// The agent again, by a shell line that ends with `exec "$@"` or similar.
     pub(crate) fn start_agent_by(&mut self, line: &str) {
         let agent = proctor_testkit::binary("proctor-agent").display().to_string();
         let mut arguments = vec!["-c".to_owned(), line.to_owned(), "sh".to_owned(), agent];
@@ -166,7 +166,7 @@ impl Scene {
         self.until_back().await;
     }
 
-    /// SIGKILL and a new agent, which has nobody to report to.
+    /// SIGKILL and a new agent, which cannot reach a server.
     pub(crate) fn restart_agent_without_server(&mut self) {
         self.agent.restart().unwrap();
     }
@@ -194,7 +194,7 @@ pub(crate) fn numbers(path: &Path) -> Vec<i32> {
     std::fs::read_to_string(path).unwrap_or_default().lines().filter_map(|line| line.trim().parse().ok()).collect()
 }
 
-/// Waits for something that needs no asking.
+/// Waits for a condition that needs no request.
 pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
     eventually(what, || {
         let holds = holds();

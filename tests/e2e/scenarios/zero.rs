@@ -1,5 +1,5 @@
-//! What holds after every scenario: the expected copies and no other, no zombie left, no operation
-//! without its end, no signal to a process that has nothing to do with it.
+//! What holds after every scenario: the expected copies and no others, no zombies, no unfinished operation, no
+//! signal to an unrelated process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,8 +41,8 @@ pub(crate) fn stat(pid: i32) -> Option<(char, i32)> {
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
-/// Operations that the agent's log begins and does not end. Only of the present agent: one that was
-/// killed may have had no time to say so, and their tasks tell.
+/// Operations that the agent's log begins and does not end. Only of the current agent: one that was killed may have
+/// had no time to log, and their tasks tell.
 fn unfinished(agent: &Agent) -> Vec<String> {
     let log = agent.program.log();
     let log = log.rsplit("driver started").next().unwrap_or_default();
@@ -63,7 +63,7 @@ fn plain(line: &str) -> String {
     parts.fold(first, |text, part| text + part.split_once('m').map_or(part, |(_, rest)| rest))
 }
 
-/// A process that has nothing to do with the agent and notes every signal that reaches it.
+/// An unrelated process that records every signal that reaches it.
 #[derive(Debug)]
 pub(crate) struct Bystander {
     child: Child,

@@ -31,7 +31,7 @@ export interface paths {
         /** All apps, without their secrets. */
         get: operations["apps"];
         put?: never;
-        /** Makes an app. Its secret is shown only here. */
+        /** Creates an app. Its secret is shown only here. */
         post: operations["create_app"];
         delete?: never;
         options?: never;
@@ -49,7 +49,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Forgets an app and its bindings. */
+        /** Deletes an app and its bindings. */
         delete: operations["delete_app"];
         options?: never;
         head?: never;
@@ -65,7 +65,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Gives an app a new secret, which is shown only here; the old one counts no longer. */
+        /** Replaces an app's secret. The new one is shown only here; the old one stops working. */
         post: operations["rotate_app_secret"];
         delete?: never;
         options?: never;
@@ -80,7 +80,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What was changed, oldest first or newest first. */
+        /** Audit entries, oldest first or newest first. */
         get: operations["audit"];
         put?: never;
         post?: never;
@@ -97,7 +97,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All entries that match as JSON, one in a line, oldest first. */
+        /** All matching audit entries, one JSON object per line, oldest first. */
         get: operations["export_audit"];
         put?: never;
         post?: never;
@@ -114,7 +114,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Looks through the whole chain of hashes. */
+        /** Verifies the whole hash chain. */
         get: operations["verify_audit"];
         put?: never;
         post?: never;
@@ -131,7 +131,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The certificate authority, how far a rotation of it has come, and whom the next step would cut off. */
+        /** The certificate authority, the phase of its rotation, and whom the next step would cut off. */
         get: operations["authority"];
         put?: never;
         post?: never;
@@ -150,7 +150,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** One phase back: after a switch the old authority issues again; before it, the successor is forgotten. */
+        /** One phase back: after a switch the old authority issues again; before it, the successor is dropped. */
         post: operations["abort_authority"];
         delete?: never;
         options?: never;
@@ -167,7 +167,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** The old authority is believed no more. */
+        /** The old authority is no longer trusted. */
         post: operations["finish_authority"];
         delete?: never;
         options?: never;
@@ -184,7 +184,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes a successor of the authority and announces it to agents and relays, which then believe both. */
+        /** Creates a successor of the authority and announces it to agents and relays, which then trust both. */
         post: operations["prepare_authority"];
         delete?: never;
         options?: never;
@@ -201,7 +201,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** The successor issues certificates from now on: of the link, of new agents, and of all others, which renew theirs. */
+        /**
+         * From now on the successor issues certificates: of the link, of new agents, and of all others, which renew
+         *     theirs.
+         */
         post: operations["switch_authority"];
         delete?: never;
         options?: never;
@@ -219,7 +222,7 @@ export interface paths {
         /** Who has which role where. */
         get: operations["bindings"];
         put?: never;
-        /** Gives a role to an app or to a user. A binding that is there already is answered as it is. */
+        /** Grants a role to an app or a user. An existing binding is returned as it is. */
         post: operations["create_binding"];
         delete?: never;
         options?: never;
@@ -237,7 +240,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Takes a role away. */
+        /** Revokes a binding. */
         delete: operations["delete_binding"];
         options?: never;
         head?: never;
@@ -268,7 +271,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All business sets, by their ids. */
+        /** All business sets, by id. */
         get: operations["business_sets"];
         put?: never;
         post?: never;
@@ -286,10 +289,10 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Makes a business set, or replaces it. */
+        /** Creates or replaces a business set. */
         put: operations["put_business_set"];
         post?: never;
-        /** Forgets a business set; its businesses stay. */
+        /** Deletes a business set; its businesses stay. */
         delete: operations["delete_business_set"];
         options?: never;
         head?: never;
@@ -303,7 +306,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All businesses, by their ids. */
+        /** All businesses, by id. */
         get: operations["businesses"];
         put?: never;
         post?: never;
@@ -321,10 +324,10 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Makes a business, or names it anew. */
+        /** Creates or renames a business. */
         put: operations["put_business"];
         post?: never;
-        /** Forgets a business; its hosts then belong to none. */
+        /** Deletes a business; its hosts then belong to none. */
         delete: operations["delete_business"];
         options?: never;
         head?: never;
@@ -338,7 +341,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The programs that new hosts can fetch from `/download/NAME`, with what they must be. */
+        /** The programs that new hosts can fetch from `/download/NAME`, with their digests. */
         get: operations["downloads"];
         put?: never;
         post?: never;
@@ -355,7 +358,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The newest events, or those after an id; on request, waits for what is to come. */
+        /** The newest events, or those after an id; on request, waits for new ones. */
         get: operations["events"];
         put?: never;
         post?: never;
@@ -372,7 +375,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How many events of which type were stored in each step of time. */
+        /** How many events of each type were stored in each step of time. */
         get: operations["event_histogram"];
         put?: never;
         post?: never;
@@ -390,8 +393,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Events as they happen (server-sent events): `id` is the event's id, `event` its type, `data` the
-         *     event as in the list. With the header `Last-Event-ID` it goes on behind that event.
+         * Events as they happen (server-sent events): `id` is the event's id, `event` its type, `data` the event as in the
+         *     list.
+         * @description With the header `Last-Event-ID` it continues after that event.
          */
         get: operations["event_stream"];
         put?: never;
@@ -429,8 +433,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Places many hosts at once, and makes or names their businesses. As JSON a list of rows; as CSV lines of
-         *     `cloud,ip,business[,business_name]`, of which the first may be a header.
+         * Assigns many hosts at once, and creates or renames their businesses.
+         * @description As JSON a list of rows; as CSV lines of `cloud,ip,business[,business_name]`, of which the first may be a header.
          */
         post: operations["import_hosts"];
         delete?: never;
@@ -447,7 +451,7 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Says which business hosts belong to, all of them or none. Hosts need not have enrolled yet. */
+        /** Assigns hosts to a business, all or nothing. Hosts need not be enrolled yet. */
         put: operations["place_hosts"];
         post?: never;
         delete?: never;
@@ -464,8 +468,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The hosts whose agents have left them for others. Each keeps its registrations for an agent that enrols for it, and
-         *     opens only to the key that served it, to a token that names it, or after leave to rejoin.
+         * The hosts whose agents have moved to other hosts.
+         * @description Each keeps its registrations for an agent that enrols for it, and opens only to the key that served it, to a token
+         *     that names it, or after a permission to rejoin.
          */
         get: operations["unserved_hosts"];
         put?: never;
@@ -488,8 +493,9 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Removes a host: its session ends, its certificate counts no longer, and its registrations and pools are
-         *     forgotten. Its processes live on.
+         * Removes a host: its session is closed, its certificate becomes invalid, and its registrations and pools are
+         *     deleted.
+         * @description Its processes keep running.
          */
         delete: operations["remove_host"];
         options?: never;
@@ -506,7 +512,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Lets a new host in that enrolled while every new host needs approval. One that is in already stays as it is. */
+        /** Approves a new host that enrolled while every new host needs approval. An approved host stays as it is. */
         post: operations["approve_host"];
         delete?: never;
         options?: never;
@@ -525,9 +531,9 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Revokes the certificate of a host's agent: its session ends at once and it opens no other. The host
-         *     stays, with its registrations, until it is enrolled again with a token that names it. Where another host
-         *     has the same key, its session ends too; the audit entry names every agent that lost its certificate.
+         * Revokes the certificate of a host's agent: its session is closed at once and it opens no other.
+         * @description The host stays, with its registrations, until it is enrolled again with a token that names it. If another host has
+         *     the same key, its session is closed too; the audit entry names every agent that lost its certificate.
          */
         delete: operations["revoke_host"];
         options?: never;
@@ -544,8 +550,9 @@ export interface paths {
         };
         get?: never;
         /**
-         * Cordons a host for maintenance, or replaces its cordon: it takes no start, restart or manage from the fleet, goes on
-         *     supervising, and its events reach no webhook. Ends at `until`, after `ttl_secs`, or when it is removed.
+         * Cordons a host for maintenance, or replaces its cordon: it accepts no start, restart or manage from the fleet,
+         *     continues to supervise, and its events reach no webhook.
+         * @description Ends at `until`, after `ttl_secs`, or when it is removed.
          */
         put: operations["cordon_host"];
         post?: never;
@@ -566,11 +573,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Lets another key take a known host over, once, until the time is over; or an older copy of its agent's
-         *     state come back. A join token is needed as well.
+         * Lets another key take over a known host, once, until the permission expires; or an older copy of its agent's state
+         *     come back.
+         * @description A join token is needed as well.
          */
         post: operations["allow_rejoin"];
-        /** Withdraws the leave to rejoin. */
+        /** Withdraws the permission to rejoin. */
         delete: operations["withdraw_rejoin"];
         options?: never;
         head?: never;
@@ -587,8 +595,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Asks for an operation with the spec that is registered on each host, or plans it. With the same
-         *     `Idempotency-Key` and the same body, the answer is the task that was made before.
+         * Submits an operation with the spec that is registered on each host, or plans it.
+         * @description With the same `Idempotency-Key` and the same body, the answer is the task that was created before.
          */
         post: operations["operate"];
         delete?: never;
@@ -621,7 +629,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One cell for each host, with the worst that is known of its processes. */
+        /** One cell per host, with the worst known state of its processes. */
         get: operations["fleet_map"];
         put?: never;
         post?: never;
@@ -638,7 +646,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The pools of hosts, page by page, on request with what their members use. */
+        /** The pools of hosts, page by page, on request with the usage of their members. */
         get: operations["pools"];
         /** Sets pools on hosts; those of the same namespace and id are replaced. */
         put: operations["set_pools"];
@@ -676,7 +684,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Takes a pool away from hosts. Its members keep the limits of their own. */
+        /** Deletes a pool from hosts. Its members keep their own limits. */
         delete: operations["delete_pool"];
         options?: never;
         head?: never;
@@ -707,7 +715,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Registered processes, with what was last seen of them. */
+        /** Registered processes, as last observed. */
         get: operations["processes"];
         put?: never;
         /** Registers a process on hosts, or replaces its spec. The body is that of register_proc_info. */
@@ -742,7 +750,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Registered processes, each once with sums over its hosts. */
+        /** Registered processes, each once with totals over its hosts. */
         get: operations["process_groups"];
         put?: never;
         post?: never;
@@ -776,11 +784,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** A process on every host where it is registered, with everything that is kept. */
+        /** A process on every host where it is registered, with everything that is stored. */
         get: operations["process"];
         put?: never;
         post?: never;
-        /** Forgets a process on hosts. A managed one is released and lives on. */
+        /** Unregisters a process on hosts. A managed one is released and keeps running. */
         delete: operations["unregister"];
         options?: never;
         head?: never;
@@ -829,8 +837,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The end of the log of a process on a host, or what was written to it since an earlier answer. The host reads it with
-         *     the rights of the user of the process; where that is not possible, `state` says why and there is no text.
+         * The end of the log of a process on a host, or what was written to it since an earlier answer.
+         * @description The host reads it as the user of the process; if that is not possible, `state` says why and there is no text.
          */
         get: operations["process_log"];
         put?: never;
@@ -867,7 +875,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** What forgetting a process would do. */
+        /** What unregistering a process would do. */
         post: operations["plan_unregistration"];
         delete?: never;
         options?: never;
@@ -883,8 +891,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * CPU and memory of a process on a host over the last hour or week. The host is asked when somebody looks; where it
-         *     cannot be, `state` says why and there are no points.
+         * CPU and memory of a process on a host over the last hour or week.
+         * @description The host is queried on demand; if it cannot be, `state` says why and there are no points.
          */
         get: operations["process_usage"];
         put?: never;
@@ -922,7 +930,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Revokes a relay: it connects no more, and the sessions that it carries end at once. */
+        /** Revokes a relay: it can no longer connect, and the sessions that it carries are closed at once. */
         delete: operations["revoke_relay"];
         options?: never;
         head?: never;
@@ -936,7 +944,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All roles, those first that are built in. */
+        /** All roles, built-in ones first. */
         get: operations["roles"];
         put?: never;
         post?: never;
@@ -954,10 +962,10 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Makes a role, or changes what it allows. */
+        /** Creates a role, or changes what it allows. */
         put: operations["put_role"];
         post?: never;
-        /** Forgets a role and every binding of it. */
+        /** Deletes a role and all its bindings. */
         delete: operations["delete_role"];
         options?: never;
         head?: never;
@@ -988,7 +996,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The server's version, its clock, and how long agents will believe it. For whoever may read anything. */
+        /** The server's version, its clock, and how long agents will trust it. For anyone who may read anything. */
         get: operations["server"];
         put?: never;
         post?: never;
@@ -1025,7 +1033,7 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Changes the password of the user who calls, and closes all their sessions. */
+        /** Changes the caller's own password, and closes all their sessions. */
         put: operations["change_own_password"];
         post?: never;
         delete?: never;
@@ -1041,7 +1049,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What each table of the store takes, and what its file system has left. Reads the whole file. */
+        /** The size of each table of the store, and the free space of its file system. Reads the whole file. */
         get: operations["storage"];
         put?: never;
         post?: never;
@@ -1058,7 +1066,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tasks, the newest first; whoever may not read everything sees their own. */
+        /** Tasks, newest first; callers who may not read everything see their own. */
         get: operations["tasks"];
         put?: never;
         post?: never;
@@ -1075,7 +1083,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How far a task is. */
+        /** The progress of a task. */
         get: operations["task"];
         put?: never;
         post?: never;
@@ -1094,7 +1102,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Cancels a task: what has not begun is not begun any more, and agents give up what they are at. */
+        /** Cancels a task: what has not begun never runs, and agents abort what is in progress. */
         post: operations["cancel_task"];
         delete?: never;
         options?: never;
@@ -1128,7 +1136,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Pauses a rolling task: what is released goes on, and nothing further is released until it is resumed. */
+        /** Pauses a rolling task: released targets continue, and nothing further is released until it is resumed. */
         post: operations["pause_task"];
         delete?: never;
         options?: never;
@@ -1145,7 +1153,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Lets a rolling task go on after its canary, or after a pause. */
+        /** Resumes a rolling task after its canary, or after a pause. */
         post: operations["resume_task"];
         delete?: never;
         options?: never;
@@ -1162,7 +1170,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes a new task of the targets that failed. */
+        /** Creates a new task with the targets that failed. */
         post: operations["retry_task"];
         delete?: never;
         options?: never;
@@ -1177,7 +1185,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What came of the targets of a task. */
+        /** The outcomes of a task's targets. */
         get: operations["task_targets"];
         put?: never;
         post?: never;
@@ -1194,10 +1202,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All join tokens that are kept, without their secrets; the one that expires last comes first. */
+        /** All stored join tokens, without their secrets; the one that expires last comes first. */
         get: operations["tokens"];
         put?: never;
-        /** Makes a join token, with which agents enrol, or relays. It is shown only here. */
+        /** Creates a join token for agents or relays. It is shown only here. */
         post: operations["create_token"];
         delete?: never;
         options?: never;
@@ -1215,7 +1223,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Revokes a join token: nobody enrols with it any more. Hosts that did stay. */
+        /** Revokes a join token: nobody can enrol with it any more. Hosts that did so stay. */
         delete: operations["delete_token"];
         options?: never;
         head?: never;
@@ -1229,10 +1237,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The last upgrades, the newest first. */
+        /** The last upgrades, newest first. */
         get: operations["upgrades"];
         put?: never;
-        /** Begins an upgrade of agents, ring by ring. One at a time. */
+        /** Starts an upgrade of agents, ring by ring. One at a time. */
         post: operations["start_upgrade"];
         delete?: never;
         options?: never;
@@ -1283,7 +1291,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Ends an upgrade: no other host is told, and hosts that have not begun their trial get no build. Those on trial go on. */
+        /**
+         * Cancels an upgrade: no further host is notified, and hosts that have not begun their trial get no build.
+         * @description Those on trial continue.
+         */
         post: operations["cancel_upgrade"];
         delete?: never;
         options?: never;
@@ -1300,7 +1311,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Pauses an upgrade: hosts that were told go on, and no other host is told until it is resumed. */
+        /** Pauses an upgrade: hosts that were notified continue, and no further host is notified until it is resumed. */
         post: operations["pause_upgrade"];
         delete?: never;
         options?: never;
@@ -1317,7 +1328,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Lets an upgrade go on that was paused. */
+        /** Resumes a paused upgrade. */
         post: operations["resume_upgrade"];
         delete?: never;
         options?: never;
@@ -1335,7 +1346,7 @@ export interface paths {
         /** All users. */
         get: operations["users"];
         put?: never;
-        /** Makes a user, who may do nothing until bound to a role. */
+        /** Creates a user, who may do nothing until bound to a role. */
         post: operations["create_user"];
         delete?: never;
         options?: never;
@@ -1354,7 +1365,7 @@ export interface paths {
         /** Disables a user, whose tokens are then refused and whose sessions and sign-in links end, or enables it again. */
         put: operations["update_user"];
         post?: never;
-        /** Forgets a user, with tokens and bindings. */
+        /** Deletes a user with its tokens and bindings. */
         delete: operations["delete_user"];
         options?: never;
         head?: never;
@@ -1387,7 +1398,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes a link that signs a user in once. */
+        /** Creates a link that signs a user in once. */
         post: operations["create_sign_in_link"];
         delete?: never;
         options?: never;
@@ -1405,7 +1416,7 @@ export interface paths {
         /** The tokens of a user, without their secrets. */
         get: operations["user_tokens"];
         put?: never;
-        /** Makes a token for a user. It is shown only here. */
+        /** Creates a token for a user. It is shown only here. */
         post: operations["create_user_token"];
         delete?: never;
         options?: never;
@@ -1423,7 +1434,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Takes a token away from a user. */
+        /** Revokes a user's token. */
         delete: operations["delete_user_token"];
         options?: never;
         head?: never;
@@ -1489,7 +1500,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Who the caller is, and what they may do where. Everybody may ask who has proved who they are. */
+        /** Who the caller is, and what they may do where. Open to every authenticated caller. */
         get: operations["whoami"];
         put?: never;
         post?: never;
@@ -1505,7 +1516,7 @@ export interface components {
     schemas: {
         /** @description An absolute path without `..`, in UTF-8. */
         AbsolutePath: string;
-        /** @description A task, or, for a plan, what it would be: one of both. */
+        /** @description A task or, for a plan, what it would be: one of the two. */
         Accepted: {
             plan?: components["schemas"]["Plan"] | null;
             task_id?: components["schemas"]["TaskId"] | null;
@@ -1519,7 +1530,7 @@ export interface components {
             version: string;
         };
         Allowed: {
-            /** @description Only of `register`: those of the scopes where not every spec may be registered. */
+            /** @description Only for `register`: those of the scopes where not every spec may be registered. */
             bounds?: components["schemas"]["AllowedWithin"][];
             /** @description `read`, `operate`, `register`, `limits` or `admin`. */
             class: string;
@@ -1544,22 +1555,22 @@ export interface components {
             /** @description May name any user without proof. */
             trusted: boolean;
         };
-        /** @description Which new host is let in. */
+        /** @description Which new host to approve. */
         ApproveRequest: {
             /**
-             * @description Its `key_fingerprint`; where the host enrolled with another key, the call changes nothing and ends with 409. The
-             *     case of letters and colons do not matter. Absent: whatever key it enrolled with.
+             * @description Its `key_fingerprint`; if the host enrolled with another key, the call changes nothing and answers 409. Case
+             *     and colons do not matter. Absent: whatever key it enrolled with.
              */
             key?: string | null;
         };
-        /** @description Something that somebody should look at: one process on some hosts, or some hosts. */
+        /** @description Something that needs attention: one process on some hosts, or some hosts. */
         Attention: components["schemas"]["Reason"] & {
             /**
              * Format: int64
-             * @description On so many hosts.
+             * @description Number of hosts.
              */
             count: number;
-            /** @description The host, where it is one. */
+            /** @description The host, if it is only one. */
             host?: string | null;
             /** @description The first five. */
             hosts: string[];
@@ -1569,49 +1580,49 @@ export interface components {
             severity: components["schemas"]["Severity"];
             /**
              * Format: int64
-             * @description Since when the first of them is in that state; null where that is not known.
+             * @description Since when the first of them is in that state; null if unknown.
              */
             since?: number | null;
         };
         /** @enum {string} */
         AttentionKind: "failed" | "crash_looping" | "evicted" | "unhealthy" | "host_away" | "host_unreachable" | "certificate_ends" | "clock_off" | "agent_outdated" | "awaits_approval";
-        /** @description Oldest first, unless the newest were asked for. */
+        /** @description Oldest first, unless the newest were requested. */
         AuditPage: {
             entries: components["schemas"]["AuditView"][];
             /**
              * Format: int64
-             * @description `after` of the next question; newest first, `before` of the next one, and 0 where nothing is older.
+             * @description `after` of the next page; newest first, `before` of the next page, and 0 if there is nothing older.
              */
             next: number;
         };
-        /** @description Whether the chain of hashes holds. */
+        /** @description Whether the hash chain is intact. */
         AuditVerdict: {
             /**
              * Format: int64
              * @description Entries up to this number are in the archive, not in the store.
              */
             archived?: number;
-            /** @description The hash of the last archived entry, which the first one in the store holds. */
+            /** @description The hash of the last archived entry, which the first one in the store refers to. */
             archived_hash?: string;
             /**
              * Format: int64
-             * @description The first entry that does not fit.
+             * @description The first entry that does not fit the chain.
              */
             broken_at?: number | null;
             /**
              * Format: int64
-             * @description Entries that were looked at.
+             * @description Entries that were checked.
              */
             entries: number;
             intact: boolean;
-            /** @description The hash of the last entry: kept elsewhere, it shows whether later entries were taken out. */
+            /** @description The hash of the last entry: kept elsewhere, it shows whether later entries were removed. */
             last_hash: string;
             problem?: string | null;
         };
         /**
-         * @description One entry. Each holds the hash of the one before it, so that none can be changed or taken out
-         *     without a trace: `hash` is BLAKE3 of the 32 bytes of `prev_hash` followed by the JSON of all other
-         *     fields, in the order of their names and without spaces.
+         * @description One entry. Each contains the hash of the one before it, so that none can be changed or removed without a trace:
+         *     `hash` is BLAKE3 of the 32 bytes of `prev_hash` followed by the JSON of all other fields, sorted by name and
+         *     without spaces.
          */
         AuditView: {
             action: string;
@@ -1626,7 +1637,7 @@ export interface components {
             hash: string;
             /**
              * Format: int64
-             * @description The entry that this one ends.
+             * @description The entry that this one closes.
              */
             of?: number | null;
             outcome: string;
@@ -1652,7 +1663,7 @@ export interface components {
             host?: string | null;
             relay?: components["schemas"]["RelayId"] | null;
             trusts_successor: boolean;
-            /** @description Of its program, as far as it is known. */
+            /** @description Version of its program, if known. */
             version: string;
             why: components["schemas"]["AuthorityBehindWhy"];
         };
@@ -1669,17 +1680,17 @@ export interface components {
             total: number;
             /**
              * Format: int32
-             * @description They believe the successor, and have it on their disks.
+             * @description They trust the successor, and have it on disk.
              */
             trust_successor: number;
         };
         /**
-         * @description How far a rotation has come.
+         * @description The phase of a rotation.
          * @enum {string}
          */
         AuthorityPhase: "idle" | "prepared" | "switched";
         AuthorityStep: {
-            /** @description Go on without the agents and relays that are cut off by it. */
+            /** @description Continue without the agents and relays that this cuts off. */
             force?: boolean;
         };
         AuthorityView: {
@@ -1695,7 +1706,7 @@ export interface components {
             fingerprint: string;
             /**
              * Format: int32
-             * @description Join tokens that can still be used. They pin `fingerprint`, and end with the rotation.
+             * @description Join tokens that can still be used. They pin `fingerprint`, and become invalid with the rotation.
              */
             open_tokens: number;
             phase: components["schemas"]["AuthorityPhase"];
@@ -1705,16 +1716,16 @@ export interface components {
              */
             prepared_at?: number | null;
             relays: components["schemas"]["AuthorityFollowers"];
-            /** @description Of the one that takes over. */
+            /** @description Of the successor. */
             successor_fingerprint?: string | null;
         };
         BindingList: {
             bindings: components["schemas"]["BindingView"][];
         };
         BindingView: {
-            /** @description The only directories below which paths of such specs may lie; empty: any. */
+            /** @description The only directories below which paths of such specs may be; empty: any. */
             allow_roots?: string[];
-            /** @description The only values of `identity.user` in specs that are registered by it; empty: any. */
+            /** @description The only values of `identity.user` in specs registered under it; empty: any. */
             allow_users?: string[];
             /** Format: int64 */
             created_at: number;
@@ -1768,18 +1779,18 @@ export interface components {
         };
         /** @description One value that differs. */
         Change: {
-            /** @description Null: it was not there. */
+            /** @description Null: it did not exist. */
             from: unknown;
             /** @description Its path in the spec: `control.start`, `configmap[0].md5`. */
             path: string;
-            /** @description Null: it is there no longer. */
+            /** @description Null: it no longer exists. */
             to: unknown;
         };
         CloudHosts: components["schemas"]["HostCounts"] & {
             /** Format: int32 */
             cloud: number;
         };
-        /** @description A line for the shell. It is passed on as it is; nothing is ever interpolated into it. */
+        /** @description A shell command line. It is passed on verbatim; nothing is ever interpolated into it. */
         CommandLine: string;
         ConfigFile: {
             md5: string;
@@ -1795,7 +1806,7 @@ export interface components {
             stop?: components["schemas"]["CommandLine"] | null;
             version?: components["schemas"]["CommandLine"] | null;
         };
-        /** @description Why a host takes no starts, and until when: `until` or `ttl_secs`, or neither: until somebody ends it. */
+        /** @description Why a host accepts no starts, and until when: `until` or `ttl_secs`; with neither, until somebody ends it. */
         CordonRequest: {
             /** @description One line. */
             reason: string;
@@ -1807,7 +1818,7 @@ export interface components {
              */
             until?: number | null;
         };
-        /** @description Maintenance of a host: it takes no starts from the fleet and raises no alarms. */
+        /** @description Maintenance of a host: it accepts no starts from the fleet and raises no alarms. */
         CordonView: {
             by: string;
             reason: string;
@@ -1821,13 +1832,13 @@ export interface components {
         };
         /** @description A number of targets, or a share of them in percent. */
         CountOrPercent: number | string;
-        /** @description Holds a secret that is shown only here: not for logs. */
+        /** @description Contains a secret that is only shown here: not for logs. */
         CreatedApp: {
             code: string;
             secret: string;
             trusted: boolean;
         };
-        /** @description Holds a secret that is shown only here: not for logs. */
+        /** @description Contains a secret that is only shown here: not for logs. */
         CreatedToken: {
             /** Format: int64 */
             expires_at: number;
@@ -1835,7 +1846,7 @@ export interface components {
             id?: string;
             token: string;
         };
-        /** @description Holds a secret that is shown only here: not for logs. */
+        /** @description Contains a secret that is only shown here: not for logs. */
         CreatedUserToken: {
             /** Format: int64 */
             expires_at?: number | null;
@@ -1850,11 +1861,11 @@ export interface components {
             files: components["schemas"]["DownloadView"][];
             /**
              * Format: int32
-             * @description The port of the server's link, where it is known.
+             * @description The port of the server's link, if known.
              */
             link_port?: number | null;
         };
-        /** @description `/download/NAME`; with `.sha256` and `.sig` behind it, its digest and the authority's signature. */
+        /** @description `/download/NAME`; append `.sha256` or `.sig` for its digest or the authority's signature. */
         DownloadView: {
             /** Format: int64 */
             bytes: number;
@@ -1862,7 +1873,7 @@ export interface components {
             /** @description In hexadecimal digits. */
             sha256: string;
         };
-        /** @description Numbers of the overview at an earlier moment, of what the caller may read now. */
+        /** @description Numbers of the overview at an earlier time, for what the caller may read now. */
         EarlierCounts: {
             /** Format: int64 */
             at_ms: number;
@@ -1880,7 +1891,7 @@ export interface components {
             expires_at: number;
             host: string;
         };
-        /** @description Comes with every HTTP status from 400 on. */
+        /** @description Sent with every HTTP status from 400 on. */
         ErrorBody: {
             error: components["schemas"]["ErrorDetail"];
         };
@@ -1902,7 +1913,7 @@ export interface components {
              * @description When the first step begins, in Unix seconds.
              */
             from: number;
-            /** @description For each type that occurred one number for each step. */
+            /** @description For each type that occurred, one number per step. */
             series: {
                 [key: string]: number[];
             };
@@ -1917,17 +1928,16 @@ export interface components {
          * @enum {string}
          */
         EventKind: "restart_succeeded" | "restart_failed" | "cancel_restart" | "limit_exceeded" | "pool_limit_exceeded" | "started" | "exited" | "adopted" | "pid_changed" | "health_changed" | "config_changed" | "schedule_skipped" | "fd_warning" | "pool_warning" | "agent_online" | "agent_offline" | "events_dropped" | "local_operation" | "command_refused" | "agent_upgraded" | "agent_upgrade_failed" | "agent_cloned" | "clock_off";
-        /** @description Oldest first, except where `before` was asked for. */
+        /** @description Oldest first, except if `before` was given. */
         EventList: {
             events: components["schemas"]["EventView"][];
             /**
              * Format: int64
-             * @description `after` of the next question; where `before` was asked for, `before` of the next one, and 0 where nothing is
-             *     older.
+             * @description `after` of the next page; if `before` was given, `before` of the next page, and 0 if there is nothing older.
              */
             next: number;
         };
-        /** @description One event. Its times are in milliseconds: what happened within one second has an order. */
+        /** @description One event. Its times are in milliseconds, so that events within one second have an order. */
         EventView: {
             agent: components["schemas"]["AgentId"];
             /** Format: int64 */
@@ -1941,23 +1951,23 @@ export interface components {
             host: string;
             /**
              * Format: int64
-             * @description Grows with every event, on all hosts together.
+             * @description Rises with every event of all hosts.
              */
             id: number;
-            /** @description By the names of the entry: text, or an object with `id` and `args` of its own. */
+            /** @description The arguments of the entry by name: text, or an object with its own `id` and `args`. */
             message_args?: Record<string, never> | null;
-            /** @description What the content says, by its id in `docs/messages.json`; absent where it is text alone. */
+            /** @description The entry of `docs/messages.json` that the content is; absent if it is plain text. */
             message_id?: string | null;
-            /** @description Its host was cordoned: no webhook gets it. */
+            /** @description Its host was cordoned: webhooks do not get it. */
             muted?: boolean;
             proc_name?: string;
-            /** @description `NAMESPACE/NAME`; null where no process is concerned. */
+            /** @description `NAMESPACE/NAME`; null if no process is concerned. */
             process?: string | null;
             /** Format: int64 */
             report_id?: number | null;
             /**
              * Format: int64
-             * @description The agent's own number; 0 for what the server tells.
+             * @description The agent's own number; 0 for events of the server.
              */
             sequence: number;
             /** Format: int64 */
@@ -1977,7 +1987,7 @@ export interface components {
             count: number;
             value: string;
         };
-        /** @description How many of the matching processes have which value: the most frequent first, at most fifty of a kind. */
+        /** @description How many of the matching processes have which value: most frequent first, at most fifty of a kind. */
         Facets: {
             /** Format: int64 */
             at_ms: number;
@@ -1991,7 +2001,7 @@ export interface components {
             /** Format: int64 */
             total: number;
         };
-        /** @description One cell for each host that the caller may read, by cloud area and address (as text). The lists have one order. */
+        /** @description One cell per host that the caller may read, by cloud area and address (as text). The lists are parallel. */
         FleetMap: {
             /** Format: int64 */
             at_ms: number;
@@ -2009,23 +2019,23 @@ export interface components {
         GrantList: {
             grants: components["schemas"]["GrantView"][];
         };
-        /** @description A class that a binding gives. */
+        /** @description A class that a binding grants. */
         GrantView: {
-            /** @description Only of `register`: directories that hold every path of the spec; empty: any. */
+            /** @description Only for `register`: directories that contain every path of the spec; empty: any. */
             allow_roots?: string[];
-            /** @description Only of `register`: values of `identity.user` that specs may have; empty: any. */
+            /** @description Only for `register`: values of `identity.user` that specs may have; empty: any. */
             allow_users?: string[];
             /** @description The id of the binding. */
             binding: string;
             class: string;
-            /** @description The user is disabled: the grant is there, but nobody can use it. */
+            /** @description The user is disabled: the grant exists, but nobody can use it. */
             disabled?: boolean;
             role: string;
-            /** @description As the binding says it, such as `set:2`. */
+            /** @description As in the binding, such as `set:2`. */
             scope: string;
             subject: string;
         };
-        /** @description Made from an observation of the whole fleet that may be some seconds old. */
+        /** @description Made from a snapshot of the whole fleet that may be some seconds old. */
         GroupPage: {
             /** Format: int64 */
             at_ms: number;
@@ -2034,29 +2044,29 @@ export interface components {
             next?: string | null;
             /**
              * Format: int64
-             * @description Groups on all pages together.
+             * @description Total number of groups.
              */
             total: number;
         };
         /**
-         * @description The order of groups: the largest first, except by name. What is equal is in the order of names.
+         * @description The order of groups: largest first, except by name. Ties are broken by name.
          * @enum {string}
          */
         GroupSort: "name" | "total" | "failed" | "restarts" | "cpu" | "memory";
-        /** @description When the health command is run and when its word counts. */
+        /** @description When the health command runs and how its results count. */
         HealthPolicy: {
             /**
              * Format: int32
-             * @description So many failures in a row make a process unhealthy.
+             * @description Consecutive failures that make a process unhealthy.
              */
             failures: number;
-            /** @description After a start nothing is asked for this long. */
+            /** @description How long the health command is not run after a start. */
             grace: components["schemas"]["Seconds"];
             interval: components["schemas"]["Seconds"];
             timeout: components["schemas"]["Seconds"];
         };
         /**
-         * @description What the health command said last.
+         * @description The last result of the health command.
          * @enum {string}
          */
         HealthState: "healthy" | "unhealthy" | "cannot_run";
@@ -2085,7 +2095,7 @@ export interface components {
             total: number;
             /**
              * Format: int64
-             * @description Not connected because no relay of their cloud area is; whether they are well is not known.
+             * @description Not connected because no relay of their cloud area is; whether they are healthy is unknown.
              */
             unreachable?: number;
         };
@@ -2099,10 +2109,7 @@ export interface components {
             /** Format: int64 */
             memory_bytes: number;
             os: string;
-            /**
-             * @description The owner's policy file that is in force; empty where there is none and everything is allowed,
-             *     absent where an older agent does not tell.
-             */
+            /** @description The host policy file in force; empty if there is none and everything is allowed, absent from older agents. */
             policy?: string | null;
         };
         /** @description In the order of cloud area and address (as text). */
@@ -2112,18 +2119,18 @@ export interface components {
             next?: string | null;
         };
         /**
-         * @description The worst that is known of the processes of a host; from good to bad. Of a host that is not online (`GET /hosts`,
+         * @description The worst known state of the processes of a host, from good to bad. For a host that is not online (`GET /hosts`,
          *     `state`), that state instead, whatever is known of its processes.
          * @enum {string}
          */
         HostState: "empty" | "running" | "stopped" | "changing" | "unknown" | "failed" | "away" | "unreachable" | "cordoned" | "awaits_approval";
         /**
-         * @description In which state a host is. Where several would fit, the one that is listed last.
+         * @description The state of a host. If several apply, the last one of this list.
          * @enum {string}
          */
         HostStatus: "away" | "unreachable" | "online" | "cordoned" | "revoked" | "awaits_approval";
         /**
-         * @description What is wrong with a host beyond its state. Hosts that are cordoned or await approval have none.
+         * @description What is wrong with a host beyond its state. Cordoned hosts and those that await approval have none.
          * @enum {string}
          */
         HostTrouble: "certificate_ends" | "clock_off" | "agent_outdated";
@@ -2138,13 +2145,13 @@ export interface components {
             business?: number | null;
             /**
              * Format: int64
-             * @description When the agent's certificate ends; absent while it is not connected.
+             * @description When the agent's certificate expires; absent while it is not connected.
              */
             certificate_expires_at?: number | null;
             /**
              * Format: int64
-             * @description By how much the host's clock went before the server's when its agent connected; absent while it is
-             *     not connected.
+             * @description How far the host's clock was ahead of the server's when its agent connected; absent while it is not
+             *     connected.
              */
             clock_ahead_ms?: number | null;
             /** Format: int32 */
@@ -2159,7 +2166,7 @@ export interface components {
             /** @description SHA-256 of the public key that the agent enrolled with; `proctor-agent doctor` shows it on the host. */
             key_fingerprint?: string;
             link?: components["schemas"]["LinkView"] | null;
-            /** @description For some seconds after a start of the server, as it was before. */
+            /** @description For some seconds after a server start, the last known state. */
             online: boolean;
             /**
              * Format: int64
@@ -2168,21 +2175,24 @@ export interface components {
             presence_changed_at: number;
             /**
              * Format: int64
-             * @description Until when another key may take the host over, once.
+             * @description Until when another key may take over the host, once.
              */
             rejoin_until?: number | null;
-            /** @description Not connected since the server's start, or since its connection broke; `online` turns false if it does not come back. */
+            /**
+             * @description Not connected since the server started, or since its connection broke; `online` turns false if it does not
+             *     come back.
+             */
             returning?: boolean;
             /**
              * Format: int64
-             * @description Since when its agent's certificate opens no session; absent where it does.
+             * @description When its agent's certificate was revoked; absent if it was not.
              */
             revoked_at?: number | null;
             /** Format: int32 */
             supplier: number;
-            /** @description Its heartbeat is overdue, or its connection broke a moment ago: it may be gone. */
+            /** @description Its heartbeat is overdue, or its connection just broke: it may be gone. */
             suspect?: boolean;
-            /** @description Not connected because no relay of its cloud area is; whether the host is well is not known. */
+            /** @description Not connected because no relay of its cloud area is; whether the host is healthy is unknown. */
             unreachable?: boolean;
         };
         /** @description How the process is recognised on its host. */
@@ -2192,20 +2202,20 @@ export interface components {
             log_path?: components["schemas"]["UncheckedPath"] | null;
             /** @description Its pid file; a directory stands for `<pid_path>/<proc_name>.pid`. */
             pid_path: components["schemas"]["AbsolutePath"];
-            /** @description Base name of its executable, or of its script where an interpreter runs it. */
+            /** @description Base name of its executable, or of its script if it is run by an interpreter. */
             proc_name: components["schemas"]["ProcName"];
             /** @description Working directory of every command. */
             setup_path: components["schemas"]["AbsolutePath"];
             user: components["schemas"]["UserName"];
         };
-        /** @description One host to be placed by an import. */
+        /** @description One host to assign by an import. */
         ImportRow: {
             /**
              * Format: int64
-             * @description Null: in no business any more.
+             * @description Null: no business any more.
              */
             business: number | null;
-            /** @description Makes the business, or names it anew. */
+            /** @description Creates or renames the business. */
             business_name?: string | null;
             /** Format: int32 */
             cloud?: number;
@@ -2238,15 +2248,24 @@ export interface components {
             /** Format: int64 */
             net?: number | null;
         };
-        /** @description The link of a connected agent, with any relay on its way. */
+        /** @description The link of a connected agent, including any relay. */
         LinkView: {
             /** Format: int64 */
             measured_at: number;
             /**
              * Format: int64
-             * @description From a question of the server to the agent's answer, in microseconds.
+             * @description From the server's ping to the agent's answer, in microseconds.
              */
             rtt_us: number;
+        };
+        /** @description The result of something. */
+        LocalizedMessage: {
+            /** @description In the language of the call. */
+            message: string;
+            /** @description The arguments of the entry by name: text, or an object with its own `id` and `args`. */
+            message_args?: Record<string, never> | null;
+            /** @description The entry of docs/messages.json that it is; absent if it is plain text. */
+            message_id?: string | null;
         };
         /**
          * @description Whether the host could be asked, and the result.
@@ -2261,15 +2280,15 @@ export interface components {
              * @description When the file was last written, by the host's clock.
              */
             modified_at?: number | null;
-            /** @description The file on the host; empty where none is named. */
+            /** @description The file on the host; empty if there is none. */
             path: string;
             /** @description `since` of the next call. */
             position?: string | null;
-            /** @description Why it could not be read, where the host says more than `state`. */
+            /** @description Why it could not be read, if the host says more than `state`. */
             problem: string;
             /** @description `NAMESPACE/NAME`, with `#NUMBER` for an instance. */
             process: string;
-            /** @description The text does not follow that of the earlier answer: the log was rotated or truncated. */
+            /** @description The text does not continue the earlier answer: the log was rotated or truncated. */
             restarted: boolean;
             /**
              * Format: int64
@@ -2278,11 +2297,11 @@ export interface components {
             size: number;
             /**
              * Format: int64
-             * @description Bytes that were written since the earlier answer and are not in the text, because they were too many.
+             * @description Bytes written since the earlier answer that are not in the text, because there were too many.
              */
             skipped: number;
             state: components["schemas"]["LogState"];
-            /** @description At most 60 KiB of the file. What is not UTF-8 in it is replaced by U+FFFD; control characters are as they are. */
+            /** @description At most 60 KiB of the file. Invalid UTF-8 is replaced by U+FFFD; control characters are unchanged. */
             text: string;
         };
         /** @description A group of processes that belong together, for example one product of one team. */
@@ -2291,18 +2310,18 @@ export interface components {
             code: string;
             /** @description Bindings that it gets at once. */
             roles?: components["schemas"]["NewGrant"][];
-            /** @description Keeps the secret (sealed), so that requests may be signed with it. */
+            /** @description Stores the secret (sealed), so that requests can be signed with it. */
             signatures?: boolean;
             /** @description May name any user without proof, and may do everything. */
             trusted?: boolean;
         };
         NewBinding: {
             /**
-             * @description The only directories below which paths of such specs may lie: setup_path, pid_path, config_path,
-             *     log_path and the paths of the configmap; empty: any. Commands are not bounded by it.
+             * @description The only directories below which paths of such specs may be: setup_path, pid_path, config_path, log_path and
+             *     the paths of the configmap; empty: any. Commands are not restricted by it.
              */
             allow_roots?: string[];
-            /** @description The only values of `identity.user` in specs that are registered by it; empty: any. */
+            /** @description The only values of `identity.user` in specs registered under it; empty: any. */
             allow_users?: string[];
             role: string;
             /** @description `everything`, `business:3`, `set:2`, `namespace:web` or `cloud:0`. */
@@ -2312,15 +2331,15 @@ export interface components {
         };
         /** @description A role on a scope, with bounds as those of a binding. */
         NewGrant: {
-            /** @description The only directories below which paths of such specs may lie; empty: any. */
+            /** @description The only directories below which paths of such specs may be; empty: any. */
             allow_roots?: string[];
-            /** @description The only values of `identity.user` in specs that are registered by it; empty: any. */
+            /** @description The only values of `identity.user` in specs registered under it; empty: any. */
             allow_users?: string[];
             role: string;
             /** @description `everything`, `business:3`, `set:2`, `namespace:web` or `cloud:0`. */
             scope: string;
         };
-        /** @description A password that an administrator sets. */
+        /** @description A password set by an administrator. */
         NewPassword: {
             /** @description Absent: the user signs in with a token only. */
             password?: string | null;
@@ -2329,28 +2348,28 @@ export interface components {
             /** @description Of `read`, `operate`, `register`, `limits` and `admin`; none implies another. */
             classes: string[];
         };
-        /** @description A join token to be made. */
+        /** @description A join token to create. */
         NewToken: {
             /**
              * Format: int64
-             * @description The business in which new hosts are placed that enrol with it.
+             * @description The business in which new hosts that enrol with it are placed.
              * @default null
              */
             business?: number | null;
             /**
              * Format: int32
-             * @description The only cloud area that it is good for.
+             * @description The only cloud area that it is valid for.
              * @default null
              */
             cloud_id?: number | null;
             /**
-             * @description The only host that it is good for, an IP address or `CLOUD:IP`; a host that is known is taken over
-             *     with it, by another key too. Only with one use.
+             * @description The only host that it is valid for, an IP address or `CLOUD:IP`; it can also take over a known host, with
+             *     another key too. Only with one use.
              * @default null
              */
             host?: string | null;
             /**
-             * @description It lets relays of `cloud_id` enrol, and no agents.
+             * @description For relays of `cloud_id` instead of agents.
              * @default false
              */
             relay?: boolean;
@@ -2366,10 +2385,10 @@ export interface components {
              */
             uses?: number;
         };
-        /** @description Which agents become which version. One of `hosts`, `business` and `all` says which. */
+        /** @description Which agents to upgrade to which version. One of `hosts`, `business` and `all` says which. */
         NewUpgrade: {
             all?: boolean;
-            /** @description Whether a host may become an older version than it has. */
+            /** @description Whether downgrades are allowed. */
             allow_downgrade?: boolean;
             /** Format: int64 */
             business?: number | null;
@@ -2378,14 +2397,14 @@ export interface components {
              * @description How long a new version has to prove itself on a host.
              */
             health_deadline_secs?: number;
-            /** @description `CLOUD:IP`, IP addresses or agent ids; the first ones come first. */
+            /** @description `CLOUD:IP`, IP addresses or agent ids, in the order of the upgrade. */
             hosts?: string[] | null;
             /**
              * Format: int32
-             * @description With more, no other host begins.
+             * @description Beyond this many failures, no further host starts.
              */
             max_failures?: number;
-            /** @description How many hosts have been upgraded when each ring is over, of all of them; the rest is the last ring. */
+            /** @description Cumulative number of hosts upgraded by the end of each ring; the rest is the last ring. */
             rings?: components["schemas"]["CountOrPercent"][];
             version: string;
         };
@@ -2401,13 +2420,13 @@ export interface components {
              */
             ttl_secs?: number | null;
         };
-        /** @description A webhook to be added; a field that is absent, and no types at all, do not narrow. */
+        /** @description A webhook to add; a field that is absent, or an empty list of types, does not narrow. */
         NewWebhook: {
             format?: components["schemas"]["WebhookFormat"];
             namespace?: string | null;
             /** Format: int64 */
             report_id?: number | null;
-            /** @description Signs what is sent. */
+            /** @description Signs the requests. */
             secret?: string | null;
             types?: components["schemas"]["EventKind"][];
             /** @description `http` or `https`. */
@@ -2419,8 +2438,8 @@ export interface components {
          */
         OperationKind: "start" | "stop" | "status" | "manage" | "release" | "restart" | "reload" | "kill";
         /**
-         * @description What to do, with which processes, on which hosts. The processes are one by name, or those that a
-         *     selector finds; the hosts are a list, those of a business, or all. Or pairs of a process and a host.
+         * @description What to do, with which processes, on which hosts. The processes are one by name, or those that match a selector;
+         *     the hosts are a list, those of a business, or all. Or pairs of a process and a host.
          */
         OperationRequest: {
             /** @description Instead of hosts: wherever a process is registered. */
@@ -2435,77 +2454,77 @@ export interface components {
             /** @description Narrows the selector. */
             namespace?: string | null;
             operation: components["schemas"]["OperationKind"];
-            /** @description Only tells what would be done, and changes nothing. */
+            /** @description Only says what would be done, and changes nothing. */
             plan?: boolean;
             /** @description `NAMESPACE/NAME`. */
             process?: string | null;
             rolling?: components["schemas"]["Rolling"] | null;
-            /** @description Instead of a process: by labels, `env=prod,tier!=db,!x,y`. Resolved once, when the call is made. */
+            /** @description Instead of a process: by labels, `env=prod,tier!=db,!x,y`. Resolved once, at the time of the call. */
             selector?: string | null;
             /** @description Instead of all of these: exact pairs, each once. */
             targets?: components["schemas"]["ExactTarget"][] | null;
             /**
              * Format: int64
-             * @description Targets whose host is offline wait so many seconds for it, 3600 at most, instead of ending as `agent_absent` at once.
-             *     Not for `status`.
+             * @description Targets whose host is offline wait this many seconds for it, 3600 at most, instead of ending as
+             *     `agent_absent` at once. Not for `status`.
              */
             wait_secs?: number | null;
         };
-        /** @description What went wrong, where something did. */
+        /** @description What went wrong, if something did. */
         OptionalFailure: {
-            /** @description In the language that the call asked for. */
+            /** @description In the language of the call. */
             error?: string | null;
-            /** @description By the names of the entry: text, or an object with `id` and `args` of its own. */
+            /** @description The arguments of the entry by name: text, or an object with its own `id` and `args`. */
             error_args?: Record<string, never> | null;
-            /** @description The entry of docs/messages.json that it is; absent where it is text alone. */
+            /** @description The entry of docs/messages.json that it is; absent if it is plain text. */
             error_id?: string | null;
         };
-        /** @description What somebody should know besides, where there is something. */
+        /** @description A note, if there is one. */
         OptionalNote: {
-            /** @description In the language that the call asked for. */
+            /** @description In the language of the call. */
             note?: string | null;
-            /** @description By the names of the entry: text, or an object with `id` and `args` of its own. */
+            /** @description The arguments of the entry by name: text, or an object with its own `id` and `args`. */
             note_args?: Record<string, never> | null;
-            /** @description The entry of docs/messages.json that it is; absent where it is text alone. */
+            /** @description The entry of docs/messages.json that it is; absent if it is plain text. */
             note_id?: string | null;
         };
-        /** @description Why something is as it is, where there is a reason. */
+        /** @description The reason of something, if there is one. */
         OptionalReason: {
-            /** @description In the language that the call asked for. */
+            /** @description In the language of the call. */
             reason?: string | null;
-            /** @description By the names of the entry: text, or an object with `id` and `args` of its own. */
+            /** @description The arguments of the entry by name: text, or an object with its own `id` and `args`. */
             reason_args?: Record<string, never> | null;
-            /** @description The entry of docs/messages.json that it is; absent where it is text alone. */
+            /** @description The entry of docs/messages.json that it is; absent if it is plain text. */
             reason_id?: string | null;
         };
-        /** @description Counts only what the caller may read. Made from an observation of the whole fleet that may be some seconds old. */
+        /** @description Counts only what the caller may read. Made from a snapshot of the whole fleet that may be some seconds old. */
         Overview: {
-            /** @description The most frequent first; at most fifty. */
+            /** @description Most frequent first; at most fifty. */
             agent_versions: components["schemas"]["AgentVersion"][];
             /** Format: int64 */
             at_ms: number;
-            /** @description What somebody should look at, the most severe first; at most fifty. */
+            /** @description What needs attention, most severe first; at most fifty. */
             attention: components["schemas"]["Attention"][];
             /** @description How many there are, beyond fifty too. */
             attention_total: number;
-            /** @description Of connected agents, those that end within seven days; the next twenty. */
+            /** @description Connected agents whose certificates expire within seven days; the next twenty. */
             certificates_ending: components["schemas"]["EndingCertificate"][];
             certificates_ending_total: number;
             /** @description The hosts of each cloud area; the fifty with the most, by number of the area. */
             clouds?: components["schemas"]["CloudHosts"][];
-            /** @description How many cloud areas have hosts, beyond fifty too. */
+            /** @description Number of cloud areas with hosts, beyond fifty too. */
             clouds_total?: number;
             earlier?: components["schemas"]["EarlierCounts"] | null;
             hosts: components["schemas"]["HostCounts"];
             processes: components["schemas"]["ProcessCounts"];
             tasks: components["schemas"]["TaskCounts"];
         };
-        /** @description A password that a user changes. */
+        /** @description A password changed by its user. */
         OwnPassword: {
             current: string;
             password: string;
         };
-        /** @description Who it belongs to and what other systems call it; shown again, without effect here. */
+        /** @description Ownership and names in other systems; shown, without effect here. */
         Ownership: {
             contact: string;
             func_id: string;
@@ -2522,7 +2541,7 @@ export interface components {
          */
         Period: number;
         /**
-         * @description Where a process stands on its host.
+         * @description The phase of a process on its host.
          * @enum {string}
          */
         Phase: "unknown" | "stopped" | "starting" | "running" | "stopping" | "waiting" | "failed";
@@ -2546,14 +2565,14 @@ export interface components {
         Placed: {
             hosts: number;
         };
-        /** @description Which hosts are to belong where. */
+        /** @description Which hosts to assign to which business. */
         Placement: {
             /**
              * Format: int64
-             * @description Null: in no business any more.
+             * @description Null: no business any more.
              */
             business: number | null;
-            /** @description Each an IP address, `CLOUD:IP` or an agent id; addresses need not have enrolled yet. */
+            /** @description Each an IP address, `CLOUD:IP` or an agent id; addresses need not be enrolled yet. */
             hosts: string[];
         };
         Plan: {
@@ -2563,21 +2582,21 @@ export interface components {
             total: number;
         };
         PlannedPool: {
-            /** @description What would become different; none at all where nothing would, or where the caller may not read that. */
+            /** @description What would change; empty if nothing would, or if the caller may not read it. */
             changes: components["schemas"]["Change"][];
             host: string;
             id: components["schemas"]["PoolId"];
             namespace: components["schemas"]["Namespace"];
-            /** @description Whether the host's agent is connected; absent like `set`. Without it, the agent learns of it when it is back. */
+            /** @description Whether the host's agent is connected; absent like `set`. If not, the agent is told when it is back. */
             online?: boolean | null;
             refused?: components["schemas"]["Refusal"] | null;
-            /** @description Whether it is set there now; absent where the caller may not read that, or where it is refused. */
+            /** @description Whether it is currently set there; absent if the caller may not read it, or if it is refused. */
             set?: boolean | null;
             usage?: components["schemas"]["PlannedUsage"] | null;
         };
         PlannedTarget: components["schemas"]["OptionalNote"] & {
             host: string;
-            /** @description Whether the host's agent is connected; absent like `phase`. Without it, the target ends as `agent_absent`. */
+            /** @description Whether the host's agent is connected; absent like `phase`. If not, the target ends as `agent_absent`. */
             online?: boolean | null;
             operation: components["schemas"]["OperationKind"];
             phase?: components["schemas"]["Phase"] | null;
@@ -2586,12 +2605,12 @@ export interface components {
         };
         PlannedUnregistration: {
             host: string;
-            /** @description Whether the host's agent is connected; absent like `phase`. Without it, the agent learns of it when it is back. */
+            /** @description Whether the host's agent is connected; absent like `phase`. If not, the agent is told when it is back. */
             online?: boolean | null;
             phase?: components["schemas"]["Phase"] | null;
             refused?: components["schemas"]["Refusal"] | null;
         };
-        /** @description What the members of a pool use together, in % of the whole host, as last observed. */
+        /** @description The total usage of a pool's members, in % of the whole host, as last observed. */
         PlannedUsage: {
             /** Format: double */
             cpu_percent: number;
@@ -2637,30 +2656,30 @@ export interface components {
             process: string;
             /**
              * Format: int64
-             * @description When this was seen.
+             * @description When this was observed.
              */
             reported_at: number;
         };
         /** @description What setting or deleting pools would do. */
         PoolPlan: {
-            /** @description For each host, in the caller's order, one row for each pool. */
+            /** @description One row per pool for each host, in the caller's order. */
             pools: components["schemas"]["PlannedPool"][];
         };
-        /** @description A pool to be set. */
+        /** @description A pool to set. */
         PoolSetting: {
             /** @description In % of the whole host. */
             cpu: components["schemas"]["Percent"];
             cpu_weight: components["schemas"]["Weight"];
-            /** @description Only tell who would have to go. */
+            /** @description Only report who would be evicted. */
             dry_run?: boolean;
-            /** @description Equal to the namespace: all of its processes; else those with the label `process_group` equal to it. */
+            /** @description Equal to the namespace: all of its processes; otherwise those with the label `process_group` equal to it. */
             id: components["schemas"]["PoolId"];
             /** @description In % of the whole host. */
             memory: components["schemas"]["Percent"];
             memory_weight: components["schemas"]["Weight"];
             namespace: components["schemas"]["Namespace"];
         };
-        /** @description What the members of a pool used when they were last seen, together and each. */
+        /** @description The last known usage of a pool's members, in total and each. */
         PoolUsage: {
             /** Format: double */
             cpu_percent: number;
@@ -2673,7 +2692,7 @@ export interface components {
             agent: components["schemas"]["AgentId"];
             cpu: components["schemas"]["Percent"];
             cpu_weight: components["schemas"]["Weight"];
-            /** @description Only tell who would have to go. */
+            /** @description Only report who would be evicted. */
             dry_run?: boolean;
             host: string;
             id: components["schemas"]["PoolId"];
@@ -2684,7 +2703,7 @@ export interface components {
         };
         /** @description The base name of an executable. */
         ProcName: string;
-        /** @description Those of cordoned hosts are counted apart: what follows `cordoned` is without them. */
+        /** @description Processes on cordoned hosts are counted separately: the fields after `cordoned` exclude them. */
         ProcessCounts: {
             /**
              * Format: int64
@@ -2698,7 +2717,7 @@ export interface components {
             crash_looping: number;
             /**
              * Format: int64
-             * @description Ended for exceeding a limit of its own or of its pool; waits for its next start.
+             * @description Evicted for exceeding a limit of its own or of its pool; waits for its next start.
              */
             evicted: number;
             phases: components["schemas"]["PhaseCounts"];
@@ -2706,7 +2725,7 @@ export interface components {
             total: number;
             /**
              * Format: int64
-             * @description Running, and the health command says that it is not well.
+             * @description Running, but unhealthy according to the health command.
              */
             unhealthy: number;
         };
@@ -2714,7 +2733,7 @@ export interface components {
         ProcessGroup: {
             /** Format: double */
             cpu_percent_max: number;
-            /** @description Those that all have. */
+            /** @description The labels that all of them have. */
             labels: {
                 [key: string]: string;
             };
@@ -2723,12 +2742,12 @@ export interface components {
             memory_percent_max: number;
             /**
              * Format: int64
-             * @description On hosts whose agents are connected.
+             * @description Number on hosts whose agents are connected.
              */
             online: number;
             /**
              * Format: int64
-             * @description The last change of phase, by the hosts' clocks; absent where none is known.
+             * @description The last change of phase, by the hosts' clocks; absent if unknown.
              */
             phase_since_max?: number | null;
             phases: components["schemas"]["PhaseCounts"];
@@ -2741,22 +2760,22 @@ export interface components {
             restarts: number;
             /**
              * Format: int64
-             * @description How many different specs.
+             * @description Number of distinct specs.
              */
             specs: number;
             /**
              * Format: int64
-             * @description On so many hosts.
+             * @description Number of hosts.
              */
             total: number;
             /**
              * Format: int64
-             * @description Running, and the health command says that it is not well.
+             * @description Running, but unhealthy according to the health command.
              */
             unhealthy: number;
         };
         /** @description One target of a task. */
-        ProcessOperation: components["schemas"]["Told"] & {
+        ProcessOperation: components["schemas"]["LocalizedMessage"] & {
             app: string;
             /**
              * Format: int64
@@ -2777,14 +2796,14 @@ export interface components {
              */
             index: number;
             name: string;
-            /** @description Absent where the caller's number meant no operation. */
+            /** @description Absent if the caller's number stood for no operation. */
             operation?: string | null;
-            /** @description What the command printed, bounded. */
+            /** @description Output of the command, bounded. */
             output: string;
             task_id: components["schemas"]["TaskId"];
             user: string;
         };
-        /** @description What was asked of a process, the newest task first. A page may end within a task; the next one goes on there. */
+        /** @description Operations on a process, newest task first. A page may end within a task; the next one continues there. */
         ProcessOperations: {
             /** @description `after` of the next page, which may be empty; absent on the last one. */
             next?: string | null;
@@ -2796,12 +2815,12 @@ export interface components {
             processes: components["schemas"]["ProcessView"][];
             /**
              * Format: int64
-             * @description How many match, on all pages together; only where it was asked for.
+             * @description Total number of matches; only if requested.
              */
             total?: number | null;
         };
         /**
-         * @description The order of a list. What is equal is in the order of names.
+         * @description The order of a list. Ties are broken by name.
          * @enum {string}
          */
         ProcessSort: "name" | "host" | "phase" | "cpu" | "memory" | "restarts" | "started" | "reported";
@@ -2815,20 +2834,20 @@ export interface components {
             business?: number | null;
             /**
              * Format: double
-             * @description Limits of its own, in percent of the host; null where there are none.
+             * @description Its own limits, in percent of the host; null if there are none.
              */
             cpu_limit?: number | null;
             /**
              * Format: double
-             * @description Of the whole host, when it was last seen.
+             * @description Of the whole host, as last observed.
              */
             cpu_percent: number;
             /**
              * Format: int64
-             * @description Grows with every change of what is registered on the host.
+             * @description Rises with every change of the host's registrations.
              */
             generation: number;
-            /** @description What the health command said last; empty where nothing is known. */
+            /** @description The last result of the health command; empty if unknown. */
             health?: string;
             host: string;
             labels?: components["schemas"]["Labels"];
@@ -2840,12 +2859,12 @@ export interface components {
             memory_limit?: number | null;
             /** Format: double */
             memory_percent: number;
-            /** @description Whether its agent is connected; if not, the rest is what was last seen. */
+            /** @description Whether its agent is connected; if not, the rest is as last observed. */
             online: boolean;
             phase: components["schemas"]["Phase"];
             /**
              * Format: int64
-             * @description When it was first observed in its present phase, by the host's clock; null where that is not known.
+             * @description When its current phase was first observed, by the host's clock; null if unknown.
              */
             phase_since?: number | null;
             /** Format: int32 */
@@ -2857,20 +2876,20 @@ export interface components {
             presence_changed_at?: number;
             /** @description `NAMESPACE/NAME`. */
             process: string;
-            /** @description Why it does not run, where that is known, in the language that the call asked for. */
+            /** @description Why it is not running, if known, in the language of the call. */
             reason: string;
-            /** @description By the names of the entry: text, or an object with `id` and `args` of its own. */
+            /** @description The arguments of the entry by name: text, or an object with its own `id` and `args`. */
             reason_args?: Record<string, never> | null;
-            /** @description The entry of docs/messages.json that the reason is; absent where it is text alone. */
+            /** @description The entry of docs/messages.json that the reason is; absent if it is plain text. */
             reason_id?: string | null;
             /**
              * Format: int64
-             * @description This and what follows: only where the whole was asked for.
+             * @description This and the following: only if everything was requested.
              */
             registered_at?: number | null;
             /**
              * Format: int64
-             * @description When it was last observed, by the host's clock; 0 before that.
+             * @description When it was last observed, by the host's clock; 0 if never.
              */
             reported_at?: number;
             /** Format: int32 */
@@ -2881,16 +2900,16 @@ export interface components {
             started_at: number;
             version: string;
         };
-        /** @description Why something is as it is. */
+        /** @description The reason of something. */
         Reason: {
-            /** @description In the language that the call asked for. */
+            /** @description In the language of the call. */
             reason: string;
-            /** @description By the names of the entry: text, or an object with `id` and `args` of its own. */
+            /** @description The arguments of the entry by name: text, or an object with its own `id` and `args`. */
             reason_args?: Record<string, never> | null;
-            /** @description The entry of docs/messages.json that it is; absent where it is text alone. */
+            /** @description The entry of docs/messages.json that it is; absent if it is plain text. */
             reason_id?: string | null;
         };
-        Refusal: components["schemas"]["Told"] & {
+        Refusal: components["schemas"]["LocalizedMessage"] & {
             /** Format: int32 */
             code: number;
             name: string;
@@ -2982,7 +3001,7 @@ export interface components {
             };
         };
         RegistrationChange: components["schemas"]["OptionalNote"] & {
-            /** @description What an update would change; none at all where nothing would. */
+            /** @description What an update would change; empty if nothing would. */
             changes: components["schemas"]["Change"][];
             host: string;
             refused?: components["schemas"]["Refusal"] | null;
@@ -2995,7 +3014,7 @@ export interface components {
             hosts: components["schemas"]["RegistrationChange"][];
             process: string;
         };
-        /** @description How long a host is open to another key. */
+        /** @description How long another key may take over a host. */
         RejoinRequest: {
             /**
              * Format: int64
@@ -3019,7 +3038,7 @@ export interface components {
             address?: string | null;
             /**
              * Format: int32
-             * @description Agents that it carries now.
+             * @description Number of agents that it carries now.
              */
             agents: number;
             /**
@@ -3042,13 +3061,13 @@ export interface components {
             relay: components["schemas"]["RelayId"];
             /**
              * Format: int64
-             * @description Since when it may not connect; absent where it may.
+             * @description When it was revoked; absent if it was not.
              */
             revoked_at?: number | null;
             /** @description Of the program; absent while it is not connected. */
             version?: string | null;
         };
-        /** @description What a removal answers. */
+        /** @description The answer to a removal. */
         Removed: {
             /** @description What was removed, as it was named. */
             removed: string;
@@ -3070,11 +3089,11 @@ export interface components {
             classes: string[];
             name: string;
         };
-        /** @description How a rolling task goes on. */
+        /** @description How a task is rolled out. */
         Rolling: {
             /**
              * Format: int32
-             * @description First so many targets alone; the task then pauses until it is resumed. 0: no such pause.
+             * @description Run this many targets first; the task then pauses until it is resumed. 0: no canary.
              */
             canary?: number;
             /**
@@ -3083,7 +3102,7 @@ export interface components {
              */
             max_failures?: number;
             max_parallel: components["schemas"]["CountOrPercent"];
-            /** @description A target counts only once its process is healthy. */
+            /** @description A target is done only once its process is healthy. */
             wait_healthy?: boolean;
         };
         /** @enum {string} */
@@ -3103,8 +3122,8 @@ export interface components {
             state: components["schemas"]["RolloutState"];
             wait_healthy: boolean;
         };
-        /** @description What came of a call on one host, where no agent was needed. */
-        Row: components["schemas"]["Told"] & {
+        /** @description The result of a call on one host, if no agent was needed. */
+        Row: components["schemas"]["LocalizedMessage"] & {
             /** Format: int32 */
             code: number;
             host: string;
@@ -3114,7 +3133,7 @@ export interface components {
         Rows: {
             rows: components["schemas"]["Row"][];
         };
-        /** @description What the caller may read, what begins with the text first. */
+        /** @description What the caller may read; matches at the beginning come first. */
         SearchResult: {
             hosts: components["schemas"]["FoundHost"][];
             namespaces: string[];
@@ -3124,14 +3143,14 @@ export interface components {
         };
         /**
          * Format: int32
-         * @description How long something may take, at most a week.
+         * @description A duration of at most a week.
          */
         Seconds: number;
         /** @description The server itself. */
         ServerView: {
             /**
              * Format: int64
-             * @description When the certificate ends that it shows to agents; it makes a new one whenever it starts.
+             * @description When the certificate that it presents to agents expires; it makes a new one at every start.
              */
             link_certificate_expires_at?: number | null;
             /**
@@ -3143,12 +3162,12 @@ export interface components {
         };
         /** @description An open session. */
         Session: components["schemas"]["Who"] & {
-            /** @description To be sent as `x-proctor-csrf` with every call of the session that is not a GET. */
+            /** @description To send as `x-proctor-csrf` with every call of the session that is not a GET. */
             csrf: string;
             /** Format: int64 */
             expires_at: number;
         };
-        /** @description Which pools hosts are to have. */
+        /** @description Which pools hosts should have. */
         SetPools: {
             /** @description Instead of hosts: every enrolled one. */
             all?: boolean;
@@ -3163,7 +3182,7 @@ export interface components {
         };
         /** @enum {string} */
         Severity: "critical" | "warning" | "notice";
-        /** @description How somebody signs in: with `token`, with `user` and `password`, or with the code of a one-time `link`. */
+        /** @description How to sign in: with `token`, with `user` and `password`, or with the code of a one-time `link`. */
         SignIn: {
             /** @description Works once, for a few minutes. */
             link?: string | null;
@@ -3185,7 +3204,7 @@ export interface components {
             managed: boolean;
             /**
              * Format: int64
-             * @description When a periodic process runs next, in Unix seconds; 0 where it does not.
+             * @description The next run of a periodic process, in Unix seconds; 0 if it is not periodic.
              */
             next_run_at?: number;
             phase: components["schemas"]["Phase"];
@@ -3194,9 +3213,9 @@ export interface components {
              * @description None when not running.
              */
             pid?: number | null;
-            /** @description Why it is not running, where that is known, in English. */
+            /** @description Why it is not running, if known, in English. */
             reason: string;
-            /** @description The same as an entry of the catalogue of messages; absent where it is none, as from agents of earlier versions. */
+            /** @description The same as an entry of the message catalogue; absent if it is none, as from agents of earlier versions. */
             reason_phrase?: Record<string, never> | null;
             /** Format: int64 */
             registered_at: number;
@@ -3209,7 +3228,7 @@ export interface components {
             restarts: number;
             /**
              * Format: int64
-             * @description Times in Unix seconds; 0 where it never happened.
+             * @description Times in Unix seconds; 0 for never.
              */
             started_at: number;
             usage: components["schemas"]["Usage"];
@@ -3246,15 +3265,15 @@ export interface components {
             /** Format: int64 */
             to: number;
         };
-        /** @description What was registered on a host, newest first; the last few. */
+        /** @description The last revisions on a host, newest first. */
         SpecHistory: {
             revisions: components["schemas"]["Revision"][];
         };
-        /** @description What the server's store takes, the largest table first. */
+        /** @description The size of the server's store, largest table first. */
         StorageView: {
             /**
              * Format: int64
-             * @description Of all tables together. The file may be larger: deleted rows leave space that is used again.
+             * @description Of all tables. The file may be larger: deleted rows leave space that is reused.
              */
             bytes: number;
             /**
@@ -3264,7 +3283,7 @@ export interface components {
             disk_bytes?: number | null;
             /**
              * Format: int64
-             * @description What the file system of the data directory has left for the server; absent where it does not say.
+             * @description Free space of the data directory's file system; absent if it does not say.
              */
             free_bytes?: number | null;
             tables: components["schemas"]["TableView"][];
@@ -3289,7 +3308,7 @@ export interface components {
             targets: components["schemas"]["TargetRow"][];
         };
         /** @description One target of a task; 115 `handling` while it has no outcome. */
-        TargetRow: components["schemas"]["Told"] & {
+        TargetRow: components["schemas"]["LocalizedMessage"] & {
             /** Format: int32 */
             code: number;
             host: string;
@@ -3299,9 +3318,9 @@ export interface components {
              */
             index: number;
             name: string;
-            /** @description Absent where the caller's number meant no operation. */
+            /** @description Absent if the caller's number stood for no operation. */
             operation?: string | null;
-            /** @description What the command printed, bounded. */
+            /** @description Output of the command, bounded. */
             output: string;
             process: string;
             snapshot?: components["schemas"]["Snapshot"] | null;
@@ -3325,11 +3344,11 @@ export interface components {
             total: number;
             /**
              * Format: int64
-             * @description Grows with every change.
+             * @description Rises with every change.
              */
             version: number;
         };
-        /** @description One accepted call that works in the background. Clients treat the text as opaque. */
+        /** @description One accepted call that is carried out in the background. Clients treat the text as opaque. */
         TaskId: string;
         /** @description Newest first. */
         TaskPage: {
@@ -3338,7 +3357,7 @@ export interface components {
             tasks: components["schemas"]["TaskView"][];
         };
         /**
-         * @description How far a task is.
+         * @description The progress of a task.
          * @enum {string}
          */
         TaskState: "running" | "paused" | "failed" | "done";
@@ -3347,22 +3366,22 @@ export interface components {
             app: string;
             /**
              * Format: int64
-             * @description What had not begun by then was not begun any more.
+             * @description What had not begun by then never ran.
              */
             cancelled_at?: number | null;
             /** Format: int64 */
             created_at: number;
             failed: number;
-            /** @description The dialect in which it was asked for. */
+            /** @description The dialect of the call. */
             family: string;
             /**
              * Format: int64
              * @description When the last outcome became known.
              */
             finished_at?: number | null;
-            /** @description Whether it has other processes besides. */
+            /** @description Whether it has more processes than these. */
             has_more_processes?: boolean;
-            /** @description What is asked of its targets. */
+            /** @description The operations on its targets. */
             operations?: components["schemas"]["OperationKind"][];
             pending: number;
             /** @description The first three of its processes, `NAMESPACE/NAME`, by name. */
@@ -3389,10 +3408,10 @@ export interface components {
             id: string;
             /**
              * Format: int32
-             * @description Enrolments that were refused although they had its secret.
+             * @description Enrolments that were refused although they presented its secret.
              */
             refused: number;
-            /** @description It lets relays enrol, and no agents. */
+            /** @description For relays instead of agents. */
             relay?: boolean;
             /**
              * Format: int32
@@ -3402,23 +3421,14 @@ export interface components {
             /** Format: int32 */
             uses: number;
         };
-        /** @description What came of something. */
-        Told: {
-            /** @description In the language that the call asked for. */
-            message: string;
-            /** @description By the names of the entry: text, or an object with `id` and `args` of its own. */
-            message_args?: Record<string, never> | null;
-            /** @description The entry of docs/messages.json that it is; absent where it is text alone. */
-            message_id?: string | null;
-        };
         /**
          * @description What is wrong with a process beyond its phase.
          * @enum {string}
          */
         Trouble: "crash_looping" | "evicted";
-        /** @description A path that is not looked at when it is registered, so it may be relative. */
+        /** @description A path that is not checked at registration, so it may be relative. */
         UncheckedPath: string;
-        /** @description Where a process is to be registered no longer. */
+        /** @description Where to unregister a process. */
         Unregistration: {
             /** @description Instead of hosts: wherever it is registered. */
             all?: boolean;
@@ -3439,7 +3449,7 @@ export interface components {
         UnservedHostList: {
             hosts: components["schemas"]["UnservedHostView"][];
         };
-        /** @description A host whose agent has left it for another one. */
+        /** @description A host whose agent has moved to another one. */
         UnservedHostView: {
             /**
              * Format: int64
@@ -3457,12 +3467,12 @@ export interface components {
             processes: number;
             /**
              * Format: int64
-             * @description Until when another key may take the host over, once.
+             * @description Until when another key may take over the host, once.
              */
             rejoin_until?: number | null;
             /**
              * Format: int64
-             * @description Since when the key that served it is revoked; absent where it is not.
+             * @description When the key that served it was revoked; absent if it was not.
              */
             revoked_at?: number | null;
             /**
@@ -3471,7 +3481,7 @@ export interface components {
              */
             since: number;
         };
-        /** @description With every host, in the order in which their turn comes. */
+        /** @description With every host, in the order of the upgrade. */
         UpgradeDetail: components["schemas"]["UpgradeView"] & {
             hosts: components["schemas"]["UpgradeHostView"][];
         };
@@ -3483,11 +3493,11 @@ export interface components {
             changed_at: number;
             /** @description `CLOUD:IP`. */
             host: string;
-            /** @description Why it was skipped or failed; empty where nothing has to be said. */
+            /** @description Why it was skipped or failed; empty if there is nothing to say. */
             reason: string;
-            /** @description By the names of the entry: text, or an object with `id` and `args` of its own. */
+            /** @description The arguments of the entry by name: text, or an object with its own `id` and `args`. */
             reason_args?: Record<string, never> | null;
-            /** @description The entry of docs/messages.json that it is; absent where it is text alone. */
+            /** @description The entry of docs/messages.json that it is; absent if it is plain text. */
             reason_id?: string | null;
             /**
              * Format: int32
@@ -3530,14 +3540,14 @@ export interface components {
             id: string;
             /** Format: int32 */
             max_failures: number;
-            /** @description Why it is paused or over; empty where nothing has to be said. */
+            /** @description Why it is paused or has ended; empty if there is nothing to say. */
             reason: string;
-            /** @description How many hosts each ring has. */
+            /** @description Number of hosts in each ring. */
             rings: number[];
             state: components["schemas"]["UpgradeState"];
             version: string;
         };
-        /** @description Resource use and kernel facts of one running process. */
+        /** @description Resource use and kernel data of one running process. */
         Usage: {
             command_line: string;
             /**
@@ -3554,7 +3564,7 @@ export interface components {
             elapsed_secs: number;
             /**
              * Format: int64
-             * @description Open descriptors of the process and its descendants, where the agent may look.
+             * @description Open descriptors of the process and its descendants, as far as the agent may look.
              */
             fds?: number;
             /** Format: int64 */
@@ -3598,13 +3608,13 @@ export interface components {
             memory_max: number;
             /** Format: double */
             memory_min?: number | null;
-            /** @description The process was started again in this step. */
+            /** @description The process was restarted in this step. */
             restarted?: boolean;
         };
         /** @enum {string} */
         UsageSpan: "1h" | "7d";
         /**
-         * @description Whether the host could be asked, and has something to answer.
+         * @description Whether the host could be asked, and has an answer.
          * @enum {string}
          */
         UsageState: "kept" | "not_kept" | "offline" | "agent_too_old" | "no_answer";
@@ -3612,15 +3622,15 @@ export interface components {
         UsageView: {
             /**
              * Format: double
-             * @description Limits of the process, in percent of the host; null where there are none.
+             * @description Limits of the process, in percent of the host; null if there are none.
              */
             cpu_limit?: number | null;
             host: string;
             /** Format: double */
             memory_limit?: number | null;
             /**
-             * @description In the order of their time. Where the next point is more than two steps away, nothing was measured in between:
-             *     the process or its agent did not run.
+             * @description In order of time. If the next point is more than two steps away, nothing was measured in between: the
+             *     process or its agent did not run.
              */
             points: components["schemas"]["UsagePointView"][];
             /** @description `NAMESPACE/NAME`, with `#NUMBER` for an instance. */
@@ -3629,8 +3639,8 @@ export interface components {
             state: components["schemas"]["UsageState"];
             /**
              * Format: int32
-             * @description Seconds from one point to the next. In the last hour 10 for a process whose limits are watched and 60 for
-             *     others, in the last seven days 300.
+             * @description Seconds between points. In the last hour 10 for a process whose limits are watched and 60 for others, in the
+             *     last seven days 300.
              */
             step: number;
         };
@@ -3657,7 +3667,7 @@ export interface components {
         UserView: {
             /** Format: int64 */
             created_at: number;
-            /** @description Its tokens are not taken. */
+            /** @description Its tokens are refused. */
             disabled: boolean;
             name: string;
         };
@@ -3666,13 +3676,13 @@ export interface components {
         WebhookList: {
             webhooks: components["schemas"]["WebhookView"][];
         };
-        /** @description What came of a test of a webhook. */
+        /** @description The result of a webhook test. */
         WebhookTested: components["schemas"]["OptionalFailure"] & {
             /** @description Whether events would arrive. */
             delivered: boolean;
             /**
              * Format: int32
-             * @description The HTTP status that the receiver answered with; null where it did not answer.
+             * @description The HTTP status of the receiver's answer; null if it did not answer.
              */
             status?: number | null;
             /** Format: int64 */
@@ -3683,7 +3693,7 @@ export interface components {
             created_at: number;
             /**
              * Format: int64
-             * @description The last event that it got or that does not concern it.
+             * @description The last event that was delivered or does not match.
              */
             cursor: number;
             format: string;
@@ -3697,15 +3707,15 @@ export interface components {
             url: string;
         };
         /**
-         * @description How a member's score is made from its usage.
+         * @description How a member's score is computed from its usage.
          * @enum {string}
          */
         Weight: "usage" | "usage_by_limit";
         /** @description Who calls, and what they may do where. */
         Who: {
-            /** @description Classes that are allowed nowhere are not here. */
+            /** @description Classes that are allowed nowhere are left out. */
             allowed: components["schemas"]["Allowed"][];
-            /** @description Absent for a user who came with a token of their own. */
+            /** @description Absent for a user who called with a token of their own. */
             app?: string | null;
             user?: string | null;
         };
@@ -3817,13 +3827,13 @@ export interface operations {
                 /** @description `read`, `operate`, `register`, `limits` or `admin`. */
                 class?: string;
                 namespace?: string;
-                /** @description An IP address, `CLOUD:IP` or an agent id: where it belongs counts as `business` and `cloud`. */
+                /** @description An IP address, `CLOUD:IP` or an agent id: its business and cloud area count as `business` and `cloud`. */
                 host?: string;
                 /** @description Not with `host`. */
                 business?: number;
                 /** @description Not with `host`. */
                 cloud?: number;
-                /** @description True: only those on everything. Not together with a target. */
+                /** @description True: only grants on everything. Not together with a target. */
                 everywhere?: boolean;
             };
             header?: never;
@@ -3939,7 +3949,7 @@ export interface operations {
     rotate_app_secret: {
         parameters: {
             query?: {
-                /** @description Keeps the new secret (sealed), so that requests may be signed with it. */
+                /** @description Stores the new secret (sealed), so that requests can be signed with it. */
                 signatures?: boolean;
             };
             header?: never;
@@ -3976,7 +3986,7 @@ export interface operations {
                 before?: number;
                 /** @description Absent: the oldest first. */
                 order?: components["schemas"]["SortOrder"];
-                /** @description 100 where it is absent. */
+                /** @description Default: 100. */
                 limit?: number;
                 app?: string;
                 user?: string;
@@ -4552,11 +4562,11 @@ export interface operations {
                 name?: string;
                 /** @description An IP address, `CLOUD:IP` or an agent id. */
                 host?: string;
-                /** @description Types, with commas between them. */
+                /** @description Comma-separated types. */
                 type?: string;
-                /** @description 100 where it is absent. */
+                /** @description Default: 100. */
                 limit?: number;
-                /** @description Where nothing matches, wait so many seconds for what does. */
+                /** @description If nothing matches, wait this many seconds for new events. */
                 wait?: number;
             };
             header?: never;
@@ -4589,13 +4599,13 @@ export interface operations {
                 since?: number;
                 /** @description Unix seconds; absent: now. */
                 until?: number;
-                /** @description Seconds; 3600 where it is absent. At most 500 steps. */
+                /** @description Seconds; default 3600. At most 500 steps. */
                 step?: number;
                 namespace?: string;
                 name?: string;
                 /** @description An IP address, `CLOUD:IP` or an agent id. */
                 host?: string;
-                /** @description Types, with commas between them. */
+                /** @description Comma-separated types. */
                 type?: string;
             };
             header?: never;
@@ -4624,13 +4634,13 @@ export interface operations {
     event_stream: {
         parameters: {
             query?: {
-                /** @description From behind this id on; absent: only what is new. */
+                /** @description Events after this id; absent: only new ones. */
                 after?: number;
                 namespace?: string;
                 name?: string;
                 /** @description An IP address, `CLOUD:IP` or an agent id. */
                 host?: string;
-                /** @description Types, with commas between them. */
+                /** @description Comma-separated types. */
                 type?: string;
             };
             header?: {
@@ -4666,19 +4676,19 @@ export interface operations {
                 cloud?: number;
                 /** @description Whether its agent is connected, whatever the `state`. */
                 online?: boolean;
-                /** @description As `GET /overview` counts it, and as old as that; not with `token`. */
+                /** @description As counted by `GET /overview`, and as recent as that; not with `token`. */
                 state?: components["schemas"]["HostStatus"];
-                /** @description As `GET /overview` counts it, and as old as that; not with `token`. */
+                /** @description As counted by `GET /overview`, and as recent as that; not with `token`. */
                 trouble?: components["schemas"]["HostTrouble"];
-                /** @description The agent's version; empty: those that never connected. */
+                /** @description The agent's version; empty: agents that never connected. */
                 version?: string;
                 /** @description The id of the join token that its agent enrolled with, as long as the token is kept. For administrators. */
                 token?: string;
-                /** @description Part of `CLOUD:IP`, the agent's id or the host name; the case of letters does not matter. */
+                /** @description Substring of `CLOUD:IP`, the agent's id or the host name; case-insensitive. */
                 q?: string;
-                /** @description `next` of the page before. */
+                /** @description `next` of the previous page. */
                 after?: string;
-                /** @description 100 where it is absent. */
+                /** @description Default: 100. */
                 limit?: number;
             };
             header?: never;
@@ -5135,11 +5145,11 @@ export interface operations {
                 namespace?: string;
                 /** @description An IP address, `CLOUD:IP` or an agent id. */
                 host?: string;
-                /** @description With what the members use; a page then ends after 50 namespaces, also below its limit. */
+                /** @description Include the members' usage; a page then ends after 50 namespaces, even below its limit. */
                 usage?: boolean;
-                /** @description `next` of the page before. */
+                /** @description `next` of the previous page. */
                 after?: string;
-                /** @description 100 where it is absent. */
+                /** @description Default: 100. */
                 limit?: number;
             };
             header?: never;
@@ -5306,7 +5316,7 @@ export interface operations {
                 cloud?: number;
                 /** @description By labels: `env=prod,tier!=db,!x,y`. */
                 selector?: string;
-                /** @description Phases, with commas between them. */
+                /** @description Comma-separated phases. */
                 phase?: string;
                 lifetime?: components["schemas"]["Lifetime"];
                 /** @description Whether the host's agent is connected. */
@@ -5317,18 +5327,18 @@ export interface operations {
                 health?: components["schemas"]["HealthState"];
                 /** @description What is wrong beyond the phase. */
                 trouble?: components["schemas"]["Trouble"];
-                /** @description Part of `NAMESPACE/NAME`, `CLOUD:IP` or the version; the case of letters does not matter. */
+                /** @description Substring of `NAMESPACE/NAME`, `CLOUD:IP` or the version; case-insensitive. */
                 q?: string;
                 sort?: components["schemas"]["ProcessSort"];
-                /** @description Absent: by name, host and phase ascending, otherwise the largest first. */
+                /** @description Default: by name, host and phase ascending, otherwise largest first. */
                 order?: components["schemas"]["SortOrder"];
-                /** @description With spec and snapshot. */
+                /** @description Include spec and snapshot. */
                 full?: boolean;
-                /** @description With the number of all that match. */
+                /** @description Include the total number of matches. */
                 count?: boolean;
-                /** @description `next` of the page before; only with the same `sort` and `order`. */
+                /** @description `next` of the previous page; only with the same `sort` and `order`. */
                 after?: string;
-                /** @description 100 where it is absent. */
+                /** @description Default: 100. */
                 limit?: number;
             };
             header?: never;
@@ -5357,7 +5367,7 @@ export interface operations {
     register: {
         parameters: {
             query?: {
-                /** @description Replaces the spec where the process is registered already. */
+                /** @description Replaces the spec if the process is already registered. */
                 update?: boolean;
             };
             header?: never;
@@ -5399,7 +5409,7 @@ export interface operations {
                 cloud?: number;
                 /** @description By labels: `env=prod,tier!=db,!x,y`. */
                 selector?: string;
-                /** @description Phases, with commas between them. */
+                /** @description Comma-separated phases. */
                 phase?: string;
                 lifetime?: components["schemas"]["Lifetime"];
                 /** @description Whether the host's agent is connected. */
@@ -5410,11 +5420,11 @@ export interface operations {
                 health?: components["schemas"]["HealthState"];
                 /** @description What is wrong beyond the phase. */
                 trouble?: components["schemas"]["Trouble"];
-                /** @description Part of `NAMESPACE/NAME`, `CLOUD:IP` or the version; the case of letters does not matter. */
+                /** @description Substring of `NAMESPACE/NAME`, `CLOUD:IP` or the version; case-insensitive. */
                 q?: string;
                 /**
-                 * @description True: each kind is counted without its own filter (`namespace`, `phase`, `business`, `lifetime`, `selector`), so
-                 *     that it shows what the filter could be set to; `total` is with all of them.
+                 * @description True: each kind is counted without its own filter (`namespace`, `phase`, `business`, `lifetime`,
+                 *     `selector`), to show what the filter could be set to; `total` is with all filters.
                  */
                 each_without?: boolean;
             };
@@ -5452,7 +5462,7 @@ export interface operations {
                 cloud?: number;
                 /** @description By labels: `env=prod,tier!=db,!x,y`. */
                 selector?: string;
-                /** @description Phases, with commas between them. */
+                /** @description Comma-separated phases. */
                 phase?: string;
                 lifetime?: components["schemas"]["Lifetime"];
                 /** @description Whether the host's agent is connected. */
@@ -5463,12 +5473,12 @@ export interface operations {
                 health?: components["schemas"]["HealthState"];
                 /** @description What is wrong beyond the phase. */
                 trouble?: components["schemas"]["Trouble"];
-                /** @description Part of `NAMESPACE/NAME`, `CLOUD:IP` or the version; the case of letters does not matter. */
+                /** @description Substring of `NAMESPACE/NAME`, `CLOUD:IP` or the version; case-insensitive. */
                 q?: string;
                 sort?: components["schemas"]["GroupSort"];
-                /** @description `next` of the page before; only with the same `sort`. */
+                /** @description `next` of the previous page; only with the same `sort`. */
                 after?: string;
-                /** @description 100 where it is absent. */
+                /** @description Default: 100. */
                 limit?: number;
             };
             header?: never;
@@ -5661,11 +5671,11 @@ export interface operations {
             query: {
                 /** @description An IP address, `CLOUD:IP` or an agent id. */
                 host: string;
-                /** @description How many lines at most, from the end of the log; 200 where it is absent. */
+                /** @description Maximum number of lines from the end of the log; default 200. */
                 lines?: number;
                 /** @description `position` of an earlier answer: only what was written since, however many lines. */
                 since?: string;
-                /** @description Which instance of a process that has several; the first where it is absent. */
+                /** @description Which instance of a process that has several; default: the first. */
                 instance?: number;
             };
             header?: never;
@@ -5699,9 +5709,9 @@ export interface operations {
             query?: {
                 /** @description An IP address, `CLOUD:IP` or an agent id. */
                 host?: string;
-                /** @description `next` of the page before. */
+                /** @description `next` of the previous page. */
                 after?: string;
-                /** @description 100 where it is absent. */
+                /** @description Default: 100. */
                 limit?: number;
             };
             header?: never;
@@ -5769,9 +5779,9 @@ export interface operations {
             query: {
                 /** @description An IP address, `CLOUD:IP` or an agent id. */
                 host: string;
-                /** @description How far back; the last hour where it is absent. */
+                /** @description How far back; default: the last hour. */
                 range?: components["schemas"]["UsageSpan"];
-                /** @description Which instance of a process that has several; the first where it is absent. */
+                /** @description Which instance of a process that has several; default: the first. */
                 instance?: number;
             };
             header?: never;
@@ -5946,12 +5956,9 @@ export interface operations {
     search: {
         parameters: {
             query: {
-                /**
-                 * @description Part of a name, address, host name or agent id, or the beginning of a task's id; the case of letters does not
-                 *     matter.
-                 */
+                /** @description Substring of a name, address, host name or agent id, or the beginning of a task's id; case-insensitive. */
                 q: string;
-                /** @description Of each kind; 8 where it is absent. */
+                /** @description Of each kind; default 8. */
                 limit?: number;
             };
             header?: never;
@@ -6155,9 +6162,9 @@ export interface operations {
                 since?: number;
                 /** @description Unix seconds; created before then. */
                 until?: number;
-                /** @description `next` of the page before. */
+                /** @description `next` of the previous page. */
                 after?: string;
-                /** @description 100 where it is absent. */
+                /** @description Default: 100. */
                 limit?: number;
             };
             header?: never;
@@ -6243,9 +6250,9 @@ export interface operations {
     task_grid: {
         parameters: {
             query?: {
-                /** @description The `version` that is known already. */
+                /** @description The `version` that the caller already has. */
                 version?: number;
-                /** @description Where nothing has changed since that version, wait so many seconds for a change. */
+                /** @description If nothing has changed since that version, wait this many seconds for a change. */
                 wait?: number;
             };
             header?: never;
@@ -6378,11 +6385,11 @@ export interface operations {
                 state?: components["schemas"]["TargetState"];
                 /** @description Only those with this outcome. */
                 code?: number;
-                /** @description False: without what commands printed. */
+                /** @description False: without command output. */
                 output?: boolean;
-                /** @description `next` of the page before: the targets after this one. */
+                /** @description `next` of the previous page: the targets after this one. */
                 after?: number;
-                /** @description 100 where it is absent. */
+                /** @description Default: 100. */
                 limit?: number;
             };
             header?: never;

@@ -1,8 +1,8 @@
 //! The same fan-out with plain NATS: one requester publishes a request to the subject of every peer and waits for all
 //! replies.
 //!
-//! The protocol is written by hand: it is five words, and a client library would bring a reconnecting task and buffers
-//! of its own for each of thousands of connections. Absent on this side: TLS, a record of requests and replies, fsync.
+//! The protocol is written by hand: it is five words, and a client library would bring a reconnecting task and
+//! buffers for each of thousands of connections. Absent on this side: TLS, a record of requests and replies, fsync.
 
 mod connection;
 mod protocol;
@@ -53,7 +53,7 @@ enum Heard {
     Other,
 }
 
-/// Why it cannot take part, if it cannot.
+/// Why it cannot take part, if so.
 pub(super) fn absence(peers: &Path) -> Option<String> {
     (!peers.join(PROGRAM).exists()).then(|| "nats-server is not installed and is left out.".to_owned())
 }
@@ -92,7 +92,7 @@ impl Nats {
     }
 }
 
-/// Waits for a reply of each; whether the server wants a sign of life.
+/// Waits for a reply of each; returns whether the server wants a sign of life.
 async fn replies(receiver: &mut Receiver, agents: usize) -> Result<bool> {
     let mut seen = vec![false; agents];
     let (mut missing, mut pinged) = (agents, false);

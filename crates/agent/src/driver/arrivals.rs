@@ -33,7 +33,7 @@ impl ArrivedOperation {
     /// Whether another process has got the name since.
     pub(super) fn is_outdated(&self, now: Option<(i64, Arc<Spec>)>) -> bool {
         let Some((registered_at, spec)) = &self.registration else { return false };
-        now.is_none_or(|(at, now)| at != *registered_at && now.identity.is_elsewhere(&spec.identity))
+        now.is_none_or(|(at, now)| at != *registered_at && now.identity.is_other_process(&spec.identity))
     }
 }
 

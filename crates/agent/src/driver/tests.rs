@@ -11,13 +11,13 @@ use crate::local::{LocalAnswer, LocalCall, LocalRequest};
 use proctor_model::samples::spec;
 use tokio::sync::oneshot;
 
-mod elsewhere;
 mod held;
 mod hung_mounts;
 mod limits;
 mod logs;
 mod metrics;
 mod mishaps;
+mod reregistration;
 mod usage;
 
 /// Generous: the machine may be busy.
@@ -420,6 +420,7 @@ async fn a16_of_two_processes_with_one_pid_file_only_one_is_managed() {
     let mut stage = Stage::new().await;
     let spec = stage.spec(|spec| {
         spec.policy.lifetime = proctor_model::Lifetime::Once;
+        spec.policy.start_check = 1.try_into().unwrap();
         spec.control.start = Some("echo x >> runs".parse().unwrap());
     });
     let first = stage.operate(0, "first", OperationKind::Manage, &spec).await;
@@ -447,6 +448,7 @@ async fn a16_two_programs_may_share_a_directory_for_their_pid_files_but_not_a_fi
     let named = |stage: &Stage, name: &str| {
         stage.spec(|spec| {
             spec.policy.lifetime = proctor_model::Lifetime::Once;
+            spec.policy.start_check = 1.try_into().unwrap();
             spec.identity.proc_name = name.parse().unwrap();
             spec.identity.pid_path = stage.path("run").to_str().unwrap().parse().unwrap();
             spec.control.start = Some("true".parse().unwrap());

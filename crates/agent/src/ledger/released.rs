@@ -47,7 +47,7 @@ impl Released {
         let mut is_changed = false;
         for (key, registered_at) in released {
             if self.of.len() >= RELEASED_MAX && !self.of.contains_key(&key) {
-                tracing::error!(process = %key, "{RELEASED_MAX} processes were stopped on this host: one more is not kept");
+                tracing::error!(process = %key, "{RELEASED_MAX} processes were stopped on this host: one more is not recorded");
                 continue;
             }
             is_changed |= self.of.insert(key, registered_at) != Some(registered_at);

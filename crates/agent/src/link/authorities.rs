@@ -43,7 +43,7 @@ impl Link {
                     tracing::info!(authorities = ?self.trusted().authorities, "authorities of the control plane changed")
                 }
                 Err(error) => {
-                    tracing::error!(error = %chain(&error), "announced authorities not accepted, keeping the present ones");
+                    tracing::error!(error = %chain(&error), "announced authorities not accepted, keeping the current ones");
                 }
             }
         }

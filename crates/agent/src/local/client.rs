@@ -20,7 +20,7 @@ pub enum LocalError {
     Connect { path: PathBuf, source: std::io::Error },
     #[error("the agent's answer cannot be read")]
     Io(#[from] std::io::Error),
-    #[error("the agent's answer is not understood: is it of another version?")]
+    #[error("the agent's answer cannot be parsed: is it from another version?")]
     Answer(#[from] serde_json::Error),
     #[error("{0}")]
     Refused(String),

@@ -208,17 +208,15 @@ async fn answered(
     }
     let permit = request.may_wait().then(|| operations.try_acquire());
     let Ok(_permit) = permit.transpose() else {
-        return refused(&format!(
-            "{OPERATIONS_MAX} operations that were asked for here are under way: try again later"
-        ));
+        return refused(&format!("{OPERATIONS_MAX} local operations are in progress: try again later"));
     };
     let (answer, answered) = oneshot::channel();
     if inbox.send(Input::Local(LocalCall { request, uid, answer })).await.is_err() {
-        return refused("the agent ends");
+        return refused("the agent is shutting down");
     }
     match tokio::time::timeout(OPERATION_MAX, answered).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(_)) => refused("the agent ends"),
+        Ok(Err(_)) => refused("the agent is shutting down"),
         Err(_) => refused("the operation is still under way: see `proctor-agent ctl ledger`"),
     }
 }

@@ -158,7 +158,7 @@ async fn answer(mut stream: TcpStream, page: &Page, connection: &Connection) -> 
     let (status, text) = match requested(&head) {
         Ok(()) => match page.text().await {
             Some(text) => ("200 OK", text),
-            None => ("503 Service Unavailable", "the agent ends\n".into()),
+            None => ("503 Service Unavailable", "the agent is shutting down\n".into()),
         },
         Err((status, reason)) => (status, reason.into()),
     };

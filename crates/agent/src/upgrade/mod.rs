@@ -459,7 +459,7 @@ impl Upgrader {
     }
 
     async fn fail(&mut self, record: Record, reason: &Message) {
-        tracing::error!(version = record.version, upgrade = %record.upgrade, %reason, "an upgrade failed");
+        tracing::error!(version = record.version, upgrade = %record.upgrade, %reason, "upgrade failed");
         self.fetch = None;
         if let Ok(program) = (self.find_program)() {
             program.clear();

@@ -1,4 +1,4 @@
-//! What `proctor server` and `proctor dev` can be told.
+//! Arguments of `proctor server` and `proctor dev`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -21,7 +21,7 @@ const HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 const LINK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9077);
 const LINK_DEV: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// What holds at the HTTP border.
+/// Settings of the HTTP side.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Border")]
 pub(crate) struct BorderArgs {
@@ -100,7 +100,7 @@ pub(crate) struct TlsArgs {
 }
 
 impl TlsArgs {
-    /// None is plain HTTP, which needs a word where others than this machine could read it.
+    /// None is plain HTTP, which must be requested if others than this machine could read it.
     pub(crate) fn source(&self, http: SocketAddr) -> Result<Option<TlsSource>> {
         match (&self.tls_cert, &self.tls_key) {
             (Some(certificate), Some(key)) => {
@@ -131,7 +131,7 @@ impl TlsArgs {
     }
 }
 
-/// Secrets cross the network with every call.
+/// Every call sends secrets over the network.
 fn check_plain(http: SocketAddr, is_accepted: bool) -> Result<()> {
     if http.ip().to_canonical().is_loopback() || is_accepted {
         return Ok(());
@@ -147,7 +147,7 @@ impl BorderArgs {
         self.rate_limit
     }
 
-    /// `descriptors` may be open at the same time; None is no limit.
+    /// `descriptors` may be open at the same time; None means no limit.
     pub(crate) fn settings(&self, descriptors: Option<u64>) -> Result<Settings> {
         let usual = Settings::default();
         let of_descriptors = ConnectionLimits::of_descriptors(descriptors);
@@ -236,7 +236,7 @@ pub(crate) struct ServerArgs {
     pub(crate) traces: TraceArguments,
 }
 
-/// How long things are kept, in time that the server runs.
+/// Retention periods, in server uptime.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Retention")]
 pub(crate) struct RetentionArgs {

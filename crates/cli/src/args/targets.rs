@@ -1,4 +1,4 @@
-//! Which processes on which hosts, and how an operation goes over them.
+//! Which processes on which hosts, and how an operation is rolled out over them.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(crate) struct ChosenHosts {
 }
 
 impl ChosenHosts {
-    /// All only where that was said: `PROCTOR_ALL=false` without a host names none.
+    /// All hosts only if that was requested: `PROCTOR_ALL=false` without a host selects none.
     pub(crate) fn get(&self) -> Hosts {
         match self.business {
             Some(business) => Hosts::Business(business),
@@ -82,7 +82,7 @@ pub(crate) struct OperateArgs {
     rolling: RollingArgs,
 }
 
-/// Batch after batch, instead of all at once; any of these asks for it.
+/// In batches instead of all at once; any of these flags turns it on.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Rolling")]
 struct RollingArgs {
@@ -101,7 +101,7 @@ struct RollingArgs {
 }
 
 impl RollingArgs {
-    /// Where only the rest is said, all targets may go at a time.
+    /// If only the others are given, all targets may run at a time.
     fn get(&self) -> Option<Rolling> {
         let asked =
             self.max_parallel.is_some() || self.max_failures.is_some() || self.canary.is_some() || self.wait_healthy;

@@ -16,7 +16,7 @@ use super::{CommandEnd, Session};
 use crate::args::{AppArgs, GrantsArgs, StoreArgs, parse_duration};
 use crate::output::{self, CellStyle, TextTable, moment, or_dash, plain, yes_no};
 
-/// More than the server takes.
+/// More than the server accepts.
 const PASSWORD_BYTES_MAX: u64 = 64 * 1024;
 
 #[derive(Debug, Subcommand)]
@@ -170,11 +170,11 @@ pub(crate) struct BindingIdArgs {
 
 pub(super) async fn whoami(session: &Session) -> Result<CommandEnd> {
     let who = session.client.whoami().await?;
-    output::print_or(session.output, &who, || told(session.client.server(), &who))?;
+    output::print_or(session.output, &who, || render(session.client.server(), &who))?;
     Ok(CommandEnd::Success)
 }
 
-fn told(server: &str, who: &Who) -> String {
+fn render(server: &str, who: &Who) -> String {
     let name = |name: Option<&String>| name.map_or("-", String::as_str).to_owned();
     let mut text =
         format!("server  {server}\napp     {}\nuser    {}\n", name(who.app.as_ref()), name(who.user.as_ref()));
@@ -225,7 +225,7 @@ fn grant_table(grants: &[GrantView]) -> TextTable {
     table
 }
 
-/// Every command but those that also work beside a server.
+/// Every command except those that also work on a local store.
 pub(super) async fn app(session: &Session, command: AppCommand) -> Result<CommandEnd> {
     match command {
         AppCommand::List => {
@@ -286,7 +286,7 @@ async fn set_password(session: &Session, name: &str, password: Option<String>) -
     Ok(CommandEnd::Success)
 }
 
-/// Never an argument: those are seen in lists of processes and in the shell's history.
+/// Never an argument: those are visible in process lists and in the shell's history.
 fn read_password() -> Result<String> {
     if std::io::stdin().is_terminal() {
         return rpassword::prompt_password("New password: ").context("cannot read the password from the terminal");

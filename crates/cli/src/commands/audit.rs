@@ -85,7 +85,7 @@ fn parse_moment(text: &str) -> Result<i64, String> {
         return Ok(time.as_second());
     }
     let ago = parse_duration(text).map_err(|_| {
-        format!("'{text}' is neither a moment such as 2030-01-02T03:04:05Z nor a time ago such as 90s, 1h or 7d")
+        format!("'{text}' is neither a time such as 2030-01-02T03:04:05Z nor an age such as 90s, 1h or 7d")
     })?;
     Ok(clock::unix_millis() / 1000 - i64::try_from(ago.as_secs()).unwrap_or(i64::MAX / 2))
 }

@@ -7,7 +7,7 @@ use proctor_client::{AuthorityBehindWhy, AuthorityPhase, AuthorityStep, Authorit
 use super::{CommandEnd, Session};
 use crate::output;
 
-/// Lines of those that are behind; the rest is a count.
+/// Peers that are listed as behind; the rest is counted.
 const SHOWN_MAX: usize = 50;
 
 #[derive(Debug, Subcommand)]

@@ -220,7 +220,7 @@ async fn import(session: &Session, args: ImportArgs) -> Result<CommandEnd> {
     };
     output::print_or(session.output, &imported, || {
         let hosts = counted(imported.hosts, "host", "hosts");
-        format!("{hosts} placed, {} made or named\n", counted(imported.businesses, "business", "businesses"))
+        format!("{hosts} placed, {} created or renamed\n", counted(imported.businesses, "business", "businesses"))
     })?;
     Ok(CommandEnd::Success)
 }

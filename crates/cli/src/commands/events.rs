@@ -1,4 +1,4 @@
-//! `proctor events`: what happened, and what happens from now on.
+//! `proctor events`: past and new events.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::{CommandEnd, Session};
 use crate::args::Output;
 use crate::output::{self, CellStyle, TextTable, one_line, or_dash, plain};
 
-/// A server that is away is asked again after this.
+/// Wait before an unreachable server is tried again.
 const ABSENCE_PAUSE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
@@ -64,8 +64,8 @@ pub(super) async fn show(session: &Session, args: EventsArgs) -> Result<CommandE
     Ok(CommandEnd::Success)
 }
 
-/// One line for each event, until stdout is closed or the program is interrupted. A stream that ends
-/// is taken up again behind the last event that came.
+/// One line per event, until stdout is closed or the program is interrupted. A broken stream is resumed after the
+/// last event.
 async fn follow(session: &Session, mut filter: EventFilter) -> Result<CommandEnd> {
     let page = session.client.events(&filter).await?;
     if !write_lines(session.output, &page.events)? {
@@ -86,7 +86,7 @@ async fn follow(session: &Session, mut filter: EventFilter) -> Result<CommandEnd
     }
 }
 
-/// Writes until the stream ends (None) or nobody reads any more.
+/// Writes until the stream ends (None) or stdout is closed.
 async fn stream(session: &Session, filter: &mut EventFilter) -> Result<Option<CommandEnd>> {
     let mut events = pin!(session.client.event_stream(filter).await?);
     while let Some(event) = events.try_next().await? {
@@ -98,7 +98,7 @@ async fn stream(session: &Session, filter: &mut EventFilter) -> Result<Option<Co
     Ok(None)
 }
 
-/// False when nobody reads any more.
+/// False once stdout is closed.
 fn write_lines(output: Output, events: &[EventView]) -> Result<bool> {
     let mut text = String::new();
     for event in events {

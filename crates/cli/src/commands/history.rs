@@ -34,7 +34,7 @@ pub(super) async fn show(session: &Session, args: HistoryArgs) -> Result<Command
         return Ok(CommandEnd::Success);
     }
     let diff = session.client.spec_diff(&process, &DiffQuery { host, from, to }).await?;
-    output::print_or(session.output, &diff, || told(&diff))?;
+    output::print_or(session.output, &diff, || render(&diff))?;
     Ok(CommandEnd::Success)
 }
 
@@ -47,7 +47,7 @@ fn table(revisions: &[Revision]) -> TextTable {
     table
 }
 
-fn told(diff: &SpecDiff) -> String {
+fn render(diff: &SpecDiff) -> String {
     let from = diff.from.map_or_else(|| "nothing".to_owned(), |from| format!("generation {from}"));
     let mut text = format!("from {from} to generation {}\n", diff.to);
     for change in &diff.changes {

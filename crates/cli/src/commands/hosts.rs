@@ -35,7 +35,7 @@ pub(super) async fn show(session: &Session, host: &str) -> Result<CommandEnd> {
     Ok(CommandEnd::Success)
 }
 
-/// One fact a line; what is not known is `-`.
+/// One fact per line; `-` if unknown.
 fn described(host: &HostView, now: i64) -> String {
     let (presence, _) = presence(host);
     let facts = &host.facts;
@@ -43,7 +43,7 @@ fn described(host: &HostView, now: i64) -> String {
     let lines = [
         ("agent", host.agent.to_string()),
         ("state", format!("{presence} for {}", ago(host.presence_changed_at, now))),
-        ("link", or_none(host.link.as_ref().map(|link| link_told(link, now)))),
+        ("link", or_none(host.link.as_ref().map(|link| link_text(link, now)))),
         ("clock ahead", or_none(host.clock_ahead_ms.map(|millis| format!("{millis} ms")))),
         ("certificate until", or_none(host.certificate_expires_at.map(moment))),
         ("certificate revoked", or_none(host.revoked_at.map(moment))),
@@ -63,7 +63,7 @@ fn described(host: &HostView, now: i64) -> String {
     format!("{}\n{}", host.host, lines.iter().map(line).collect::<String>())
 }
 
-fn link_told(link: &LinkView, now: i64) -> String {
+fn link_text(link: &LinkView, now: i64) -> String {
     let millis = link.rtt_us as f64 / 1000.0;
     format!("answers in {millis:.1} ms, measured {} ago", ago(link.measured_at, now))
 }

@@ -1,9 +1,10 @@
-//! `proctor join-command`: one line that makes a machine a host.
+//! `proctor join-command`: one line that enrols a machine as a host.
 //!
-//! The line trusts nothing of the way: the program's digest comes over the caller's own session with the server and is
-//! checked before the program runs, and the token pins the server's authority. The token is in the environment of the
-//! program, never among its arguments. A shell that is given the line as an argument (`ssh HOST LINE`, `sudo sh -c LINE`)
-//! shows it, though: for that the token can be put into a file, and the line reads it from standard input.
+//! The line does not trust the network: the program's digest comes over the caller's own session with the server
+//! and is checked before the program runs, and the token pins the server's authority. The token is in the
+//! environment of the program, never among its arguments. A shell that gets the line as an argument (`ssh HOST
+//! LINE`, `sudo sh -c LINE`) exposes it, though: for that case the token can be put into a file, and the line reads
+//! it from standard input.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -72,7 +73,7 @@ pub(super) async fn run(session: &Session, args: JoinArgs) -> Result<CommandEnd>
         host: None,
         relay: false,
     };
-    // Before there is a token: one that cannot be written would be lost.
+    // Before the token is created: one that cannot be written would be lost.
     let apart = args.token_to.as_deref().map(TokenFile::make).transpose()?;
     let created = session.client.create_token(&token).await?;
     let given = match apart {
@@ -102,14 +103,14 @@ pub(super) async fn run(session: &Session, args: JoinArgs) -> Result<CommandEnd>
     Ok(CommandEnd::Success)
 }
 
-/// Where the new host has its token from.
+/// Where the new host gets its token from.
 #[derive(Clone, Copy)]
 enum GivenToken<'a> {
     InLine(&'a str),
     OnStandardInput,
 }
 
-/// A new file for a token, which goes again where it gets none: the next attempt finds no file there.
+/// A new file for a token, removed if it gets none, so that the next attempt finds no file there.
 struct TokenFile<'a> {
     file: File,
     path: &'a Path,
@@ -117,7 +118,7 @@ struct TokenFile<'a> {
 }
 
 impl<'a> TokenFile<'a> {
-    /// For its owner alone. None is replaced.
+    /// Private. Never replaces a file.
     fn make(path: &'a Path) -> Result<Self> {
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         let file = made.with_context(|| format!("cannot make {}", path.display()))?;
@@ -134,7 +135,7 @@ impl<'a> TokenFile<'a> {
 impl Drop for TokenFile<'_> {
     fn drop(&mut self) {
         if !self.is_written {
-            // It holds no secret that could be used: nothing is lost where it stays.
+            // It contains no usable secret: nothing is lost if it stays.
             let _ = std::fs::remove_file(self.path);
         }
     }
@@ -163,7 +164,7 @@ fn line(base: &str, link: &str, file: &DownloadView, token: GivenToken<'_>, clou
         GivenToken::InLine(token) => (format!("PROCTOR_TOKEN={} ", quoted(token)), ""),
         GivenToken::OnStandardInput => (String::new(), " --token-file /dev/stdin"),
     };
-    // The digest says what the program must be; a certificate of the server's own authority is good enough.
+    // The digest says what the program must be, so a certificate of the server's own authority will do.
     let curl = if base.starts_with("https://") { "curl -fsSLk --retry 20" } else { "curl -fsSL --retry 20" };
     format!(
         "d=$(mktemp -d) && {curl} -o \"$d/proctor-agent\" {url} && \
@@ -195,7 +196,7 @@ mod tests {
         assert_eq!(quoted("a'b"), r"'a'\''b'");
     }
 
-    /// The console writes the line, too; its test reads the same file.
+    /// The console generates the same line; its test reads the same file.
     #[test]
     fn the_line_is_the_one_that_the_console_shows() {
         let file = DownloadView { name: "proctor-agent-x86_64".into(), bytes: 1, sha256: "ab".repeat(32) };

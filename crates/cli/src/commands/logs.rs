@@ -12,9 +12,9 @@ use super::{CommandEnd, Session};
 use crate::args::{Output, parse_process};
 use crate::output::{self, printable};
 
-/// Between two looks at a log that is followed.
+/// Interval between reads of a log that is followed.
 const FOLLOW_PERIOD: Duration = Duration::from_secs(1);
-/// Answers of a server that has too much to do.
+/// Answers of an overloaded server.
 const LATER: [u16; 2] = [429, 503];
 
 #[derive(Debug, Args)]
@@ -49,10 +49,10 @@ pub(super) async fn show(session: &Session, args: LogsArgs) -> Result<CommandEnd
     Ok(CommandEnd::success_if(log.state == LogState::Read))
 }
 
-/// Until stdout is closed or the program is interrupted. A host or a server that is away is waited for; a first look
-/// that shows that there is nothing to follow ends it.
+/// Until stdout is closed or the program is interrupted. Waits for a host or server that is away; ends if the first
+/// read shows that there is nothing to follow.
 async fn follow_log(session: &Session, process: &ProcessKey, mut query: LogQuery) -> Result<CommandEnd> {
-    let mut told = None;
+    let mut shown = None;
     loop {
         match session.client.log(process, &query).await {
             Ok(log) => {
@@ -60,7 +60,7 @@ async fn follow_log(session: &Session, process: &ProcessKey, mut query: LogQuery
                     tell_problem(&log);
                     return Ok(CommandEnd::success_if(false));
                 }
-                if told.replace(log.state) != Some(log.state) {
+                if shown.replace(log.state) != Some(log.state) {
                     tell_problem(&log);
                 }
                 tell_gap(&log);
@@ -79,7 +79,7 @@ async fn follow_log(session: &Session, process: &ProcessKey, mut query: LogQuery
     }
 }
 
-/// What does not change by waiting.
+/// What waiting does not change.
 fn ends_at_once(state: LogState) -> bool {
     match state {
         LogState::NoPath
@@ -92,7 +92,7 @@ fn ends_at_once(state: LogState) -> bool {
     }
 }
 
-/// False when nobody reads any more.
+/// False once stdout is closed.
 fn write(output: Output, log: &LogView) -> Result<bool> {
     if log.text.is_empty() {
         return Ok(true);
@@ -156,14 +156,14 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_with_the_hosts_own_reason() {
-        let told = |state: &str, reason: &str| problem(&log(state, reason)).unwrap();
+        let text = |state: &str, reason: &str| problem(&log(state, reason)).unwrap();
 
         assert_eq!(problem(&log("read", "")), None);
-        assert_eq!(told("missing", ""), "there is no /var/log/m.log on its host");
+        assert_eq!(text("missing", ""), "there is no /var/log/m.log on its host");
         assert_eq!(
-            told("denied", "user 'web' may not read it"),
+            text("denied", "user 'web' may not read it"),
             "/var/log/m.log cannot be read: user 'web' may not read it"
         );
-        assert_eq!(told("agent_too_old", ""), "its host's agent is too old to read logs: upgrade it");
+        assert_eq!(text("agent_too_old", ""), "its host's agent is too old to read logs: upgrade it");
     }
 }

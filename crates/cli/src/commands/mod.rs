@@ -53,7 +53,7 @@ pub(crate) use usage::UsageArgs;
 pub(crate) use watch::WatchArgs;
 pub(crate) use webhooks::WebhookCommand;
 
-/// How a command ended that could be carried out.
+/// How a command that was carried out ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommandEnd {
     Success,
@@ -67,13 +67,13 @@ impl CommandEnd {
     }
 }
 
-/// A server, and how its answers are written.
+/// A server, and the output format of its answers.
 struct Session {
     client: Client,
     output: Output,
 }
 
-/// Runs a command that speaks to a server.
+/// Runs a command that calls a server.
 pub(crate) async fn run(command: Command, connection: &Connection) -> Result<CommandEnd> {
     let session = Session { client: profile::connect(connection)?, output: connection.output };
     if let Some((kind, args)) = command.operation() {
@@ -139,13 +139,18 @@ pub(crate) async fn run(command: Command, connection: &Connection) -> Result<Com
 }
 
 impl Session {
-    /// One row for each host of a call that is done at once.
+    /// One row per host of a call that completes at once.
     fn print_rows(&self, rows: &Vec<Row>) -> Result<CommandEnd> {
         output::print(self.output, rows, |rows| {
             let mut table = TextTable::new(&["HOST", "CODE", "RESULT", "MESSAGE"]).right(&[1]);
             for row in rows {
                 let style = if row.is_success() { CellStyle::Good } else { CellStyle::Bad };
-                table.row([plain(&row.host), plain(row.code), (row.name.clone(), style), plain(&row.told.message)]);
+                table.row([
+                    plain(&row.host),
+                    plain(row.code),
+                    (row.name.clone(), style),
+                    plain(&row.localized.message),
+                ]);
             }
             table
         })?;

@@ -41,7 +41,7 @@ pub(super) async fn outcome(session: &Session, id: TaskId, no_wait: bool) -> Res
 fn plan_table(plan: &Plan) -> TextTable {
     let mut table = TextTable::new(&["HOST", "PROCESS", "OPERATION", "REFUSED"]);
     for target in &plan.targets {
-        let refused = target.refused.as_ref().map(|refusal| (refusal.told.message.clone(), CellStyle::Bad));
+        let refused = target.refused.as_ref().map(|refusal| (refusal.localized.message.clone(), CellStyle::Bad));
         table.row([
             plain(&target.host),
             plain(&target.process),
@@ -68,9 +68,9 @@ pub(super) fn print_task(session: &Session, whole: &WholeTask) -> Result<Command
     Ok(CommandEnd::success_if(task.failed == 0))
 }
 
-/// The output of a failed command, where the row does not show all of it.
+/// The output of a failed command, if the row does not show all of it.
 fn has_hidden_output(target: &TargetRow) -> bool {
-    let shown = one_line(&target.told.message);
+    let shown = one_line(&target.localized.message);
     target.code != 0 && !target.output.trim().is_empty() && !shown.contains(target.output.trim())
 }
 
@@ -84,7 +84,7 @@ fn task_table(targets: &[TargetRow]) -> TextTable {
             plain(or_dash(operation)),
             plain(target.code),
             (target.name.clone(), style(target.code)),
-            plain(&target.told.message),
+            plain(&target.localized.message),
         ]);
     }
     table
@@ -117,7 +117,7 @@ fn status_table(targets: &[TargetRow], now: i64) -> TextTable {
             Some(snapshot) => table.row(status_row(&target.host, snapshot, now)),
             None => {
                 let dash = || plain("-");
-                let reason = (target.told.message.clone(), style(target.code));
+                let reason = (target.localized.message.clone(), style(target.code));
                 let cells = [plain(&target.host), ("unknown".into(), CellStyle::Bad), dash(), dash(), dash(), dash()];
                 let [host, phase, managed, pid, cpu, memory] = cells;
                 table.row([host, phase, managed, pid, cpu, memory, dash(), dash(), dash(), reason]);
@@ -145,7 +145,7 @@ fn status_row(host: &str, snapshot: &Snapshot, now: i64) -> [(String, CellStyle)
 
 #[cfg(test)]
 mod tests {
-    use proctor_client::Told;
+    use proctor_client::LocalizedMessage;
 
     use super::*;
 
@@ -157,7 +157,7 @@ mod tests {
             operation: Some("start".into()),
             code,
             name: "name".into(),
-            told: Told { message: message.into(), ..Told::default() },
+            localized: LocalizedMessage { message: message.into(), ..LocalizedMessage::default() },
             output: output.into(),
             snapshot: None,
         }

@@ -72,7 +72,7 @@ fn used(pool: &PoolView, what: impl FnOnce(&PoolUsage) -> String) -> String {
     pool.usage.as_ref().map_or_else(|| "-".to_owned(), what)
 }
 
-/// The number of the documents, with what it means.
+/// The documented number, with its meaning.
 fn weight(weight: Weight) -> &'static str {
     match weight {
         Weight::Usage => "0 (usage)",

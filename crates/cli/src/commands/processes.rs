@@ -81,7 +81,7 @@ fn lifetime(lifetime: Lifetime) -> &'static str {
     }
 }
 
-/// Of a host whose agent is not connected we know only what was.
+/// If a host's agent is not connected, only its past state is known.
 pub(super) fn phase(phase: Phase, online: bool) -> (String, CellStyle) {
     if !online {
         return (format!("offline ({phase})"), CellStyle::Warning);
@@ -106,7 +106,7 @@ pub(super) async fn show(session: &Session, args: ShowArgs) -> Result<CommandEnd
     Ok(CommandEnd::Success)
 }
 
-/// Every field that is kept, one a line; hosts with the same spec share it.
+/// Every stored field, one per line; hosts with the same spec share it.
 fn described(processes: &[ProcessView]) -> Result<String> {
     let mut text = String::new();
     let mut shown: Vec<&ProcessView> = Vec::new();
@@ -138,7 +138,7 @@ fn described(processes: &[ProcessView]) -> Result<String> {
     Ok(text)
 }
 
-/// `policy.start_retries`, `labels.x`, `configmap[0].path`; what is not set is `-`.
+/// `policy.start_retries`, `labels.x`, `configmap[0].path`; `-` if not set.
 fn flatten(name: &str, value: &Value, fields: &mut Vec<(String, String)>) {
     let dotted = |field: &str| if name.is_empty() { field.to_owned() } else { format!("{name}.{field}") };
     match value {
@@ -171,7 +171,7 @@ pub(super) async fn register(session: &Session, args: RegisterArgs) -> Result<Co
     session.print_rows(&rows)
 }
 
-/// JSON or TOML, told apart by the name and, where that says nothing, by the first character.
+/// JSON or TOML, told apart by the file name or, failing that, by the first character.
 pub(super) fn read_body(path: &Path) -> Result<Value> {
     let text = read_text(path).with_context(|| format!("cannot read {}", path.display()))?;
     let is_toml = match path.extension().and_then(|extension| extension.to_str()) {
@@ -196,7 +196,7 @@ pub(super) fn read_text(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// `agent_id_list` takes both forms that people write, and goes before `hosts`.
+/// `agent_id_list` accepts both common forms, and takes precedence over `hosts`.
 fn replace_hosts(body: &mut Value, hosts: &[String]) -> Result<()> {
     let Some(body) = body.as_object_mut() else { bail!("the file must hold meta, hosts and spec") };
     let ids: Vec<String> =

@@ -170,13 +170,13 @@ fn table(tasks: &[TaskView]) -> TextTable {
     table
 }
 
-/// The processes that the server names, with dots where there are more.
+/// The first processes of a task, with an ellipsis if there are more.
 fn processes(task: &TaskView) -> String {
     let names = task.processes.join(",");
     if task.has_more_processes { format!("{names},…") } else { names }
 }
 
-/// A rolling task has a state of its own; of the others the counters tell it.
+/// A rolling task has a state of its own; for others, the counters tell.
 fn state(task: &TaskView) -> (String, CellStyle) {
     let rollout = task.rollout.as_ref().map(|rollout| rollout.state);
     let (text, style) = match rollout {

@@ -1,4 +1,4 @@
-//! `proctor top`: what processes use, live. Without a terminal, one table.
+//! `proctor top`: live CPU and memory of processes. Without a terminal, one table.
 
 use std::io::IsTerminal;
 use std::pin::pin;
@@ -20,7 +20,7 @@ use crate::args::Output;
 use crate::output::{self, CellStyle, one_line};
 
 const REFRESH: Duration = Duration::from_secs(2);
-/// So long the thread that reads keys may outlive the view.
+/// How long the thread that reads keys may outlive the view.
 const KEY_POLL: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Args)]
@@ -66,7 +66,7 @@ async fn fetch(client: &Client, namespace: Option<&str>, by: By) -> proctor_clie
     Ok(client.processes(&query).await?.processes)
 }
 
-/// Keys are obeyed also while the server is slow: it is asked beside.
+/// Keys are handled even while the server is slow: it is queried in parallel.
 async fn live(terminal: &mut DefaultTerminal, client: Client, args: TopArgs) -> Result<CommandEnd> {
     let (by, asked) = watch::channel(args.sort);
     let (send_rows, mut rows) = mpsc::channel(1);
@@ -104,7 +104,7 @@ async fn poll(client: Client, namespace: Option<String>, mut by: watch::Receiver
         if rows.send(fetched).await.is_err() {
             return;
         }
-        // Another order is shown at once.
+        // A new order is shown at once.
         if let Ok(Err(_)) = tokio::time::timeout(REFRESH, by.changed()).await {
             return;
         }
@@ -125,7 +125,7 @@ fn read_keys(keys: &mpsc::Sender<KeyCode>) {
                 KeyCode::Char('q')
             }
             Event::Key(key) => key.code,
-            // Nothing but drawing again follows.
+            // Only a redraw follows.
             Event::Resize(..) => KeyCode::Null,
             Event::FocusGained | Event::FocusLost | Event::Mouse(_) | Event::Paste(_) => continue,
         };

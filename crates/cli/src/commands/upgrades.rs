@@ -152,7 +152,7 @@ async fn status(session: &Session, args: StatusArgs) -> Result<CommandEnd> {
     Ok(CommandEnd::success_if(!has_failed))
 }
 
-/// Also while hosts of one that has ended are at it.
+/// Also while hosts of an upgrade that has ended are still in progress.
 fn is_under_way(detail: &UpgradeDetail) -> bool {
     detail.upgrade.state == UpgradeState::Running
         || detail.hosts.iter().any(|host| host.state == UpgradeHostState::Upgrading)

@@ -1,4 +1,4 @@
-//! `proctor usage`: what a process used on a host, as lines of bars.
+//! `proctor usage`: a process's resource use on a host, as bar charts.
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -9,10 +9,10 @@ use super::{CommandEnd, Session};
 use crate::args::parse_process;
 use crate::output::{self, moment};
 
-/// Columns of a line of bars.
+/// Columns of a bar chart.
 const COLUMNS: usize = 60;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Restarts that are named; more are counted.
+/// Restarts that are listed; the rest is counted.
 const RESTARTS_NAMED_MAX: usize = 5;
 
 #[derive(Debug, Args)]
@@ -46,11 +46,11 @@ pub(super) async fn show(session: &Session, args: UsageArgs) -> Result<CommandEn
         Range::Week => UsageSpan::Week,
     };
     let usage = session.client.usage(&process, &UsageQuery { host, range: Some(range), instance }).await?;
-    output::print_or(session.output, &usage, || told(&usage))?;
+    output::print_or(session.output, &usage, || render(&usage))?;
     Ok(CommandEnd::success_if(usage.state == UsageState::Kept))
 }
 
-fn told(usage: &UsageView) -> String {
+fn render(usage: &UsageView) -> String {
     let UsageView { process, host, points, .. } = usage;
     let (span, seconds) = match usage.range {
         UsageSpan::Hour => ("hour", 3600),
@@ -87,7 +87,7 @@ fn told(usage: &UsageView) -> String {
 /// The average and the maximum of a point.
 type Values = fn(&UsagePointView) -> (f64, f64);
 
-/// The highest average of each column, against the highest of all; nothing where nothing was recorded.
+/// The highest average of each column, relative to the highest of all; blank if nothing was recorded.
 fn bars(points: &[UsagePointView], begin: i64, seconds: i64, values: Values) -> String {
     let mut columns: [Option<f64>; COLUMNS] = [None; COLUMNS];
     for point in points {
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn people_read_the_numbers_the_limit_and_the_restarts() {
-        let text = told(&view(vec![point(3_600_000, 4.0), point(3_600_060, 8.0)]));
+        let text = render(&view(vec![point(3_600_000, 4.0), point(3_600_060, 8.0)]));
 
         assert!(text.contains("now 8.00 %  average 6.00 %  max 8.00 %  limit 20 %"), "{text}");
         assert!(text.contains("restarts: 1, at 1970-02-11T16:01:00Z"), "{text}");
@@ -166,7 +166,7 @@ mod tests {
     fn who_cannot_be_asked_is_said() {
         let old = UsageView { state: UsageState::AgentTooOld, ..view(Vec::new()) };
 
-        assert!(told(&old).contains("too old"));
-        assert!(told(&view(Vec::new())).contains("nothing was recorded"));
+        assert!(render(&old).contains("too old"));
+        assert!(render(&view(Vec::new())).contains("nothing was recorded"));
     }
 }

@@ -1,4 +1,4 @@
-//! Waiting for a task: polls, shows how far it is, and outlives a short absence of the server.
+//! Waits for a task: polls, shows progress, and survives a short absence of the server.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use proctor_client::{Client, RolloutState, TaskView};
 use proctor_model::TaskId;
 
-/// Most outcomes are there within a few milliseconds; a task that takes longer is asked less often.
+/// Most outcomes arrive within a few milliseconds; a task that takes longer is polled less often.
 const POLL_FIRST: Duration = Duration::from_millis(20);
 const POLL_LAST: Duration = Duration::from_millis(500);
-/// A task survives its server's restart, so a server that is away for less than this is waited for.
+/// A task survives a restart of its server, so a server that is away for less than this is waited for.
 const ABSENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Returns when every target has its outcome, or when a rolling task pauses after its canary.

@@ -1,7 +1,7 @@
-//! `--watch`: a list that is asked for again and again, until Ctrl-C or until nobody reads.
+//! `--watch`: repeats a query until Ctrl-C or until stdout is closed.
 //!
-//! On a terminal the screen shows what holds now; elsewhere a list is written when it has changed. A
-//! server that goes away is waited for; what it refuses ends the command.
+//! On a terminal the screen shows the current list; otherwise the list is written whenever it has changed. An
+//! unreachable server is waited for; a refusal ends the command.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::{CommandEnd, Session};
 use crate::output::{self, TextTable};
 
 const REFRESH: Duration = Duration::from_secs(2);
-/// To the upper left, and everything behind is erased.
+/// Moves to the upper left and clears the rest of the screen.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 #[derive(Clone, Copy, Debug, Args)]
@@ -27,7 +27,7 @@ pub(crate) struct WatchArgs {
 }
 
 impl Session {
-    /// Prints what `fetch` brings, once or again and again.
+    /// Prints what `fetch` returns, once or repeatedly.
     pub(super) async fn list<T: Serialize>(
         &self,
         WatchArgs { watch }: WatchArgs,

@@ -1,4 +1,4 @@
-//! `proctor webhook add|list|test|remove`: who gets which events.
+//! `proctor webhook add|list|test|remove`.
 
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};

@@ -91,7 +91,7 @@ impl World {
     }
 }
 
-/// What a failed test leaves in its cgroups.
+/// What a failed test left in its cgroups.
 impl Drop for World {
     fn drop(&mut self) {
         let scope = self.host.tracking().detail.split([',', ';']).next().unwrap_or_default().to_owned();
@@ -183,7 +183,7 @@ pub fn our_zombies() -> Vec<i32> {
     zombies.filter(|pid| session(*pid) != session(us)).collect()
 }
 
-/// 0 where the leader of the session is outside our pid namespace.
+/// 0 if the leader of the session is outside our pid namespace.
 fn session(pid: i32) -> Option<i32> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     text.rsplit_once(')')?.1.split_ascii_whitespace().nth(3)?.parse().ok()

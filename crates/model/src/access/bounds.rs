@@ -1,8 +1,8 @@
 //! Which specs a binding lets its subject register.
 //!
-//! Promised: a spec is admitted only if its user is one of the allowed ones and every path that it names lies
-//! below an allowed root, component by component. Absent: what commands do (they are lines for a shell and
-//! run as the spec's user), and symbolic links on hosts.
+//! Promised: a spec is admitted only if its user is one of the allowed ones and every path that it names is below
+//! an allowed root, component by component. Absent: what commands do (they are shell lines and run as the spec's
+//! user), and symbolic links on hosts.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
@@ -25,7 +25,7 @@ impl Bounds {
         self.users.is_empty() && self.roots.is_empty()
     }
 
-    /// Says which field of the spec is outside.
+    /// The error names the field of the spec that is outside.
     pub fn admit(&self, spec: &Spec) -> Result<(), FieldError> {
         let user = &spec.identity.user;
         if !self.users.is_empty() && !self.users.contains(user) {
@@ -44,7 +44,7 @@ impl Bounds {
         }
     }
 
-    /// A relative path counts from setup_path, which is looked at itself.
+    /// A relative path is resolved against setup_path, which is checked itself.
     fn is_below_a_root(&self, path: &Path) -> bool {
         let climbs = path.components().any(|part| part == Component::ParentDir);
         !climbs && (path.is_relative() || self.roots.iter().any(|root| path.starts_with(root.as_str())))

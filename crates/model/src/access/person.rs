@@ -1,16 +1,16 @@
-//! Names of people, as apps that are believed write them.
+//! User names, as trusted apps write them.
 //!
-//! Promised: two names that are admitted and look the same are the same. A name is what rights hang on, and what an
-//! auditor reads. Absent: whether there is such a person.
+//! Promised: two admitted names that look the same are the same. Permissions depend on names, and auditors read
+//! them. Absent: whether such a user exists.
 
 use crate::field::{FieldError, check_text};
 use crate::messages;
 
 const NAME_CHARS_MAX: usize = 128;
 
-/// Admits what is printable in ASCII, letters of Latin-1, and Chinese, Japanese and Korean characters; single spaces
-/// inside. Letters of other scripts look like those of ASCII (а, ο, ａ), and marks and invisible characters make two
-/// names of one.
+/// Admits printable ASCII, Latin-1 letters, and Chinese, Japanese and Korean characters, with single spaces inside.
+/// Letters of other scripts can look like ASCII (а, ο, ａ), and marks and invisible characters make two names look
+/// like one.
 pub fn check_person_name(field: &str, name: &str) -> Result<(), FieldError> {
     check_text(field, name, NAME_CHARS_MAX)?;
     if name.starts_with(' ') || name.ends_with(' ') || name.contains("  ") {

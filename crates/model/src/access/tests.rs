@@ -11,7 +11,7 @@ fn namespace() -> impl Strategy<Value = Namespace> {
     proptest::sample::select(vec!["web", "db", "网关"]).prop_map(|text| text.parse().unwrap())
 }
 
-/// Few numbers, so that scopes and targets often meet.
+/// Few numbers, so that scopes and targets often coincide.
 fn scope() -> impl Strategy<Value = Scope> {
     prop_oneof![
         1 => Just(Scope::Everything),
@@ -45,7 +45,7 @@ fn at((business, cloud, namespace): &(Option<u64>, u32, Option<Namespace>)) -> A
     AccessTarget { business: *business, cloud: Some(*cloud), namespace: namespace.as_ref() }
 }
 
-/// The meaning of a scope, written a second time without the sums of [`ScopeSet`].
+/// The meaning of a scope, written a second time without the unions of [`ScopeSet`].
 fn covers(scope: &Scope, sets: &BTreeMap<u64, BTreeSet<u64>>, target: &AccessTarget<'_>) -> bool {
     match scope {
         Scope::Everything => true,

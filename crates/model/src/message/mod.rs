@@ -32,10 +32,10 @@ pub struct Entry {
     pub args: &'static [&'static str],
 }
 
-/// Who may say it.
+/// Who may send it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
-    /// The server alone: about calls and permissions.
+    /// Only the server: about calls and permissions.
     Server,
     /// Agents too: about processes and hosts.
     Agent,
@@ -46,14 +46,14 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
     catalogue::TABLES.iter().copied().flatten().copied()
 }
 
-/// A sentence for people. Where it is one of the catalogue, it can be told in every language.
+/// A sentence for people. One from the catalogue can be shown in every language.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Message {
     english: String,
     phrase: Option<Box<Phrase>>,
 }
 
-/// What an entry is filled with.
+/// The arguments of an entry.
 #[derive(Debug)]
 enum Given {
     /// The same in every language: a name, a number, the output of a command.
@@ -79,13 +79,13 @@ impl Message {
         Self { english, phrase: args.map(|args| Box::new(Phrase::new(entry, args))) }
     }
 
-    /// Text that no entry stands for, the same in every language: what another program or version has said. A sentence
-    /// of ours has an entry; text from outside that belongs into a sentence is an argument of it.
+    /// Text without an entry, the same in every language: what another program or version has said. Our own
+    /// sentences have entries; text from outside that is part of a sentence is an argument.
     pub fn foreign(text: impl Into<String>) -> Self {
         Self { english: text.into(), phrase: None }
     }
 
-    /// What was kept or sent as text and, perhaps, as a phrase. The text counts where there is no phrase.
+    /// From stored or received text and, perhaps, a phrase. Without a phrase, the text is used.
     pub fn of_parts(text: String, phrase: Option<Phrase>) -> Self {
         Self { english: text, phrase: phrase.map(Box::new) }
     }
@@ -94,7 +94,7 @@ impl Message {
         &self.english
     }
 
-    /// None where not all of it has a Chinese.
+    /// None if part of it has no Chinese.
     pub fn chinese(&self) -> Option<String> {
         self.phrase.as_ref().map(|phrase| phrase.chinese())
     }
@@ -103,7 +103,7 @@ impl Message {
         self.phrase.as_deref()
     }
 
-    /// For what can show text alone.
+    /// For what can only show text.
     pub fn into_text(self) -> String {
         self.english
     }
@@ -117,7 +117,7 @@ impl Message {
         self.english.len() + self.phrase.as_ref().map_or(0, |phrase| phrase.json_len())
     }
 
-    /// The same in at most so many bytes, with `end` where something was cut off. What was cut is text alone.
+    /// The same in at most this many bytes, with `end` if something was cut off. A truncated message is plain text.
     #[must_use]
     pub fn fitted(mut self, bytes_max: usize, end: &str) -> Self {
         if self.english.len() > bytes_max {
@@ -130,7 +130,7 @@ impl Message {
     }
 }
 
-/// As its text, in logs above all.
+/// As its text, mainly for logs.
 impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.english, f)
@@ -168,8 +168,8 @@ impl PartialEq<&str> for Message {
     }
 }
 
-/// How a message is kept inside a JSON object: its text under a name of the object's choice, as ever, and its phrase
-/// beside it where there is one. To be used with `#[serde(flatten, with = …)]`.
+/// How a message is stored inside a JSON object: its text under a name chosen by the object, as ever, and its
+/// phrase beside it if there is one. Use with `#[serde(flatten, with = …)]`.
 macro_rules! beside {
     ($module:ident, $text:ident) => {
         pub(crate) mod $module {

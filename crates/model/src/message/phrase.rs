@@ -10,9 +10,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Entry, Sender, entries};
 
-/// Of the JSON form. Room for the output of a command that failed.
+/// Of the JSON form. Enough for the output of a failed command.
 pub const PHRASE_BYTES_MAX: usize = 64 * 1024;
-/// Phrases inside phrases: the lines of 256 instances, two by two, with what each says.
+/// Nesting of phrases: the lines of 256 instances, two by two, each with its own message.
 const DEPTH_MAX: usize = 16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,8 +34,8 @@ impl Phrase {
         Self { entry, args }
     }
 
-    /// None for an id that is not known here or not for this sender, for other arguments than the entry has, and for
-    /// what is too long.
+    /// None if the id is unknown here or not for this sender, if the arguments are not those of the entry, and if
+    /// it is too long.
     pub fn from_json(json: &str, sender: Sender) -> Option<Self> {
         if json.is_empty() || json.len() > PHRASE_BYTES_MAX {
             return None;
@@ -64,22 +64,22 @@ impl Phrase {
         self.entry.args.iter().zip(&self.args).map(|(name, arg)| ((*name).to_owned(), value(arg))).collect()
     }
 
-    /// In the words of this version.
+    /// In the wording of this version.
     pub fn english(&self) -> String {
-        self.told(|entry| entry.english)
+        self.render(|entry| entry.english)
     }
 
     pub fn chinese(&self) -> String {
-        self.told(|entry| entry.chinese)
+        self.render(|entry| entry.chinese)
     }
 
-    fn told(&self, template: fn(&Entry) -> &'static str) -> String {
+    fn render(&self, template: fn(&Entry) -> &'static str) -> String {
         let texts: Vec<String> = self
             .args
             .iter()
             .map(|arg| match arg {
                 Arg::Text(text) => text.clone(),
-                Arg::Phrase(phrase) => phrase.told(template),
+                Arg::Phrase(phrase) => phrase.render(template),
             })
             .collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -89,26 +89,26 @@ impl Phrase {
 
 /// `template` with a text for each name. Braces around anything else stay.
 pub(super) fn filled(template: &str, names: &[&str], texts: &[&str]) -> String {
-    let mut told = String::with_capacity(template.len() + texts.iter().map(|text| text.len()).sum::<usize>());
+    let mut rendered = String::with_capacity(template.len() + texts.iter().map(|text| text.len()).sum::<usize>());
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('{') {
-        told += before;
+        rendered += before;
         let named = after.split_once('}').and_then(|(name, after)| {
             let index = names.iter().position(|known| *known == name)?;
             Some((texts.get(index)?, after))
         });
         match named {
             Some((text, after)) => {
-                told += text;
+                rendered += text;
                 rest = after;
             }
             None => {
-                told.push('{');
+                rendered.push('{');
                 rest = after;
             }
         }
     }
-    told + rest
+    rendered + rest
 }
 
 impl Serialize for Phrase {
@@ -136,7 +136,7 @@ impl Serialize for Args<'_> {
     }
 }
 
-/// As it came, before anybody has looked at the catalogue.
+/// As received, before it is checked against the catalogue.
 #[derive(Deserialize)]
 struct Unchecked {
     id: String,
@@ -171,7 +171,7 @@ impl Unchecked {
     }
 }
 
-/// From a file of ours, or none where this version does not know it: for `deserialize_with`.
+/// From one of our files, or None if this version does not know it: for `deserialize_with`.
 pub fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Phrase>, D::Error> {
     let unchecked = Option::<Unchecked>::deserialize(deserializer)?;
     Ok(unchecked.and_then(|unchecked| unchecked.checked(Sender::Server, DEPTH_MAX)))

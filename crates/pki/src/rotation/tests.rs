@@ -32,7 +32,7 @@ fn phases() -> Phases {
     Phases { idle, prepared, switched, finished }
 }
 
-/// Whether a peer that believes these authorities believes this chain to be the server's, or a relay's.
+/// Whether a peer that trusts these authorities accepts this chain as the server's, or a relay's.
 fn believes(authorities_pem: &str, chain: &[CertificateDer<'static>]) -> bool {
     let trusted = certificates_from_pem("authorities", authorities_pem).unwrap();
     let at = UnixTime::since_unix_epoch(Duration::from_secs(now().as_second().cast_unsigned()));
@@ -133,8 +133,8 @@ fn certificates_of_agents_and_relays_lead_to_either_authority() {
     crate::session_config(&authorities.pem(), &of_agent, &key).unwrap();
 }
 
-/// The bridge would otherwise make the successor's key one that signs certificates for the old authority's believers, and
-/// so on.
+/// Otherwise the bridge would make the successor's key one that signs certificates for whoever trusts the old
+/// authority, and so on.
 #[test]
 fn a_bridge_makes_no_further_authorities() {
     let Phases { idle, switched, .. } = phases();

@@ -1,10 +1,10 @@
-//! Connections whose first word has not come yet: of TLS its whole first record, a ClientHello, and of others a byte.
+//! Connections whose first record has not arrived yet: for TLS a whole ClientHello, for others a byte.
 //!
-//! Promised: they keep nobody out who speaks, however many they are: they hold none of the greetings, and where all of
-//! their own slots are taken, a new one is let in and the oldest of the address that has most of them is closed. So
-//! whoever speaks at once is heard. There are many slots, because one costs little more than its descriptor, and a peer
-//! that is closed may come back at once, which costs more. Those of known addresses are apart. Absent: who is known, and
-//! what follows the first word (see the module above).
+//! Promised: however many there are, they keep nobody out who speaks: they hold no greetings, and if all their own
+//! slots are taken, a new one is let in and the oldest of the address with the most is closed. So whoever speaks at
+//! once is heard. There are many slots, because one costs little more than its descriptor, and a peer that is
+//! closed may come back at once, which costs more. Known addresses have separate slots. Absent: who is known, and
+//! what follows the first record (see the parent module).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,14 +20,14 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-/// The slots of addresses that are not known, and as many of those that are: a share of the descriptors.
+/// Slots of unknown addresses, and as many for known ones: a share of the descriptors.
 const SLOTS_MAX: usize = 4096;
 const SLOTS_MIN: usize = 64;
 const OF_DESCRIPTORS: u64 = 8;
 
-/// A peer has this long for its first word; an agent speaks at once.
+/// How long a peer has for its first record; an agent sends it at once.
 const SILENCE_LIMIT: Duration = Duration::from_secs(5);
-/// Enough for a ClientHello; of a longer record this much must have come.
+/// Enough for a ClientHello; of a longer record this much must have arrived.
 const FIRST_WORD_MAX: usize = 4096;
 const TLS_HANDSHAKE: u8 = 22;
 const TLS_HEADER: usize = 5;
@@ -97,7 +97,7 @@ impl Slots {
     }
 }
 
-/// A connection that has said nothing yet; dropped when it has, or is gone.
+/// A connection that has sent nothing yet; dropped when it has, or is gone.
 #[derive(Debug)]
 pub struct SilentSlot {
     silent: Arc<Silent>,
@@ -106,8 +106,8 @@ pub struct SilentSlot {
 }
 
 impl SilentSlot {
-    /// Whether the peer says its first word before it gives way or its time is over. The word is looked at and left there:
-    /// tokio takes a new connection to be readable before anything has come.
+    /// Whether the peer sends its first record before it has to give way or its time is up. The record is peeked
+    /// at, not consumed: tokio considers a new connection readable before anything has arrived.
     pub async fn speaks(self, stream: &TcpStream) -> bool {
         tokio::select! {
             biased;
@@ -117,8 +117,8 @@ impl SilentSlot {
     }
 }
 
-/// False where the peer closes before its first word is whole: such a connection stays readable, and there is nothing to
-/// wait for.
+/// False if the peer closes before its first record is complete: such a connection stays readable, and there is
+/// nothing to wait for.
 async fn first_word(stream: &TcpStream) -> io::Result<bool> {
     loop {
         let ready = stream.ready(Interest::READABLE).await?;
@@ -130,7 +130,7 @@ async fn first_word(stream: &TcpStream) -> io::Result<bool> {
     }
 }
 
-/// Whether there is anything; an error that would block where the first word is not whole.
+/// Whether there is anything; `WouldBlock` if the first record is incomplete.
 fn peek_word(stream: &TcpStream) -> io::Result<bool> {
     let mut begin = [0; FIRST_WORD_MAX];
     let (count, _) = recv(stream, &mut begin, RecvFlags::PEEK | RecvFlags::DONTWAIT)?;
@@ -140,7 +140,7 @@ fn peek_word(stream: &TcpStream) -> io::Result<bool> {
     }
 }
 
-/// How much of the connection is its first word, as far as this beginning tells.
+/// The length of the first record, as far as its beginning tells.
 fn wanted_bytes(begin: &[u8]) -> usize {
     match begin {
         [TLS_HANDSHAKE, _, _, high, low, ..] => {

@@ -78,7 +78,7 @@ struct Envelope<'a, T> {
 }
 
 /// A failure in the words of the answer.
-struct Told<'a> {
+struct FailureText<'a> {
     message: String,
     permission: Option<&'a Permission>,
 }
@@ -91,8 +91,8 @@ impl<'a, T: Serialize> Envelope<'a, T> {
 }
 
 impl<'a> Envelope<'a, ()> {
-    fn failed(family: Family, id: &'a RequestId, code: u32, told: &'a Told<'a>) -> Self {
-        Self { permission: told.permission, ..Self::new(family, id, code, &told.message, ()) }
+    fn failed(family: Family, id: &'a RequestId, code: u32, failure: &'a FailureText<'a>) -> Self {
+        Self { permission: failure.permission, ..Self::new(family, id, code, &failure.message, ()) }
     }
 }
 
@@ -158,11 +158,12 @@ impl ResponseWriter {
         let Self { family, id } = self;
         log(id, error);
         let entry = error.problem.entry();
-        let told = Told { message: language::of_message(&error.message), permission: error.permission.as_deref() };
+        let failure =
+            FailureText { message: language::of_message(&error.message), permission: error.permission.as_deref() };
         match (family, entry.gateway) {
             (Family::GseGateway, GatewayAnswer::Level { http, number, code_name, text }) => {
-                let told = Told { message: language::of_gateway_error(error, text), ..told };
-                let mut response = gateway_failure(id, http, number, code_name, &told);
+                let failure = FailureText { message: language::of_gateway_error(error, text), ..failure };
+                let mut response = gateway_failure(id, http, number, code_name, &failure);
                 let in_header = format!("{text} [reason=\"{}\"]", error.message);
                 response.headers_mut().insert(ERROR_MESSAGE, header_text(&in_header));
                 if let Some(wait) = error.retry_after {
@@ -172,26 +173,26 @@ impl ResponseWriter {
                 response
             }
             (Family::GseGateway, GatewayAnswer::Business(number)) => {
-                json_answer(StatusCode::OK, id, &Envelope::failed(*family, id, number, &told))
+                json_answer(StatusCode::OK, id, &Envelope::failed(*family, id, number, &failure))
             }
-            (Family::GseEsb | Family::GseBackend | Family::Job, _) => esb_failure(*family, id, entry, &told),
+            (Family::GseEsb | Family::GseBackend | Family::Job, _) => esb_failure(*family, id, entry, &failure),
         }
     }
 }
 
-fn esb_failure(family: Family, id: &RequestId, entry: &ProblemEntry, told: &Told<'_>) -> Response {
+fn esb_failure(family: Family, id: &RequestId, entry: &ProblemEntry, failure: &FailureText<'_>) -> Response {
     let code = if family == Family::Job { entry.job } else { entry.esb };
     let status = status_of(entry.esb_http);
     match code {
-        Some(code) => json_answer(status, id, &Envelope::failed(family, id, code, told)),
+        Some(code) => json_answer(status, id, &Envelope::failed(family, id, code, failure)),
         None => json_answer(status, id, &json!({"result": false, "data": null, "message": NOT_FOUND})),
     }
 }
 
-fn gateway_failure(id: &RequestId, http: u16, number: u32, code_name: &str, told: &Told<'_>) -> Response {
-    let message = &told.message;
+fn gateway_failure(id: &RequestId, http: u16, number: u32, code_name: &str, failure: &FailureText<'_>) -> Response {
+    let message = &failure.message;
     let mut body = json!({"code": number, "code_name": code_name, "message": message, "result": false, "data": null});
-    if let Some(permission) = told.permission {
+    if let Some(permission) = failure.permission {
         body["permission"] = json!(permission);
     }
     let mut response = json_answer(status_of(http), id, &body);
@@ -219,7 +220,7 @@ fn header_text(text: &str) -> HeaderValue {
 /// A caller's mistake is the caller's business; our own failures wake someone.
 fn log(id: &RequestId, error: &ApiError) {
     match &error.source {
-        Some(source) => tracing::error!(request = id.0, error = chain(source), "a request failed"),
+        Some(source) => tracing::error!(request = id.0, error = chain(source), "request failed"),
         None => tracing::debug!(request = id.0, problem = error.problem.entry().name, "request refused"),
     }
 }

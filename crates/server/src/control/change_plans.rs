@@ -49,8 +49,8 @@ impl Control {
             |spot: &Spot<'_>, _: bool| caller.refused(Class::Register, spot, std::slice::from_ref(&namespace));
         let (sites, refusals) = self.judged(hosts, refusal).await?;
         let agents: BTreeSet<&AgentId> = sites.iter().flatten().map(|site| &site.agent).collect();
-        let places = agents.into_iter().map(|agent| (agent.clone(), key.clone())).collect();
-        let registered = self.processes_at(places).await?.into_iter().flatten();
+        let keys = agents.into_iter().map(|agent| (agent.clone(), key.clone())).collect();
+        let registered = self.processes_at(keys).await?.into_iter().flatten();
         let registered: HashMap<AgentId, (Phase, bool)> = registered
             .map(|record| {
                 let phase = record.snapshot.as_ref().map_or(Phase::Unknown, |snapshot| snapshot.phase);

@@ -114,7 +114,7 @@ impl Control {
         let Some(removal) = self.begin_removal(host).await? else { return Ok(false) };
         // The host is not known any more, and retention deletes what is left.
         if let Err(error) = self.inner.store.finish_host_removal(&removal).await {
-            tracing::warn!(%host, error = %chain(&error), "registrations of a removed host not deleted; trying again later");
+            tracing::warn!(%host, error = %chain(&error), "cannot delete the registrations of a removed host, retrying later");
         }
         Ok(true)
     }

@@ -111,7 +111,7 @@ impl Control {
                 }
                 self.record_all(&refused).await;
             }
-            Err(error) => tracing::warn!(%error, "cordons not read; trying again"),
+            Err(error) => tracing::warn!(%error, "cannot read cordons, retrying"),
         }
     }
 

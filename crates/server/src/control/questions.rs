@@ -76,7 +76,7 @@ impl Reply {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("too many questions to hosts are under way: try again in a second")]
+#[error("too many queries to hosts are in progress: try again in a second")]
 pub struct HostsBusy;
 
 type Wanted = (AgentId, ProcessKey, Asked);

@@ -277,6 +277,6 @@ async fn greet(stream: TcpStream, mut guest: Guest, acceptor: TlsAcceptor, gatew
             let Guest { greeting, mut turn, .. } = guest;
             turn.run(Box::pin(relay::open(tls, peer, &greeting, gateway, tasks))).await;
         }
-        Some(_) | None => tracing::debug!(%peer, "a peer speaks no protocol of ours"),
+        Some(_) | None => tracing::debug!(%peer, "a peer offers no supported protocol"),
     }
 }

@@ -60,11 +60,11 @@ enum RelayEnd {
     Revoked,
     #[error("the relay asked to renew its certificate with another key")]
     RenewKey,
-    #[error("the relay broke the rules of the connection")]
+    #[error("the relay violated the protocol")]
     Rules(#[from] MuxError),
     #[error("the relay opened streams faster than it may")]
     Hurried,
-    #[error("the relay said what only a server says")]
+    #[error("the relay sent a message that only a server may send")]
     Misspoken,
     #[error("the link broke")]
     Link(#[source] proctor_wire::WireError),

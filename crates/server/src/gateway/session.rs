@@ -35,11 +35,11 @@ const UNSTORED_MAX: usize = 512;
 pub(super) enum Ended {
     #[error("the agent closed the connection")]
     Closed,
-    #[error("the agent has ended in order")]
+    #[error("the agent shut down cleanly")]
     Left,
     #[error("the agent was silent for too long")]
     Silent,
-    #[error("the agent has answered no ping for too long, though its relay says that it is there")]
+    #[error("the agent has answered no ping for too long, although its relay reports it as connected")]
     Unproved,
     #[error("the agent does not read")]
     Stuck,
@@ -69,7 +69,7 @@ pub(super) enum Ended {
     Busy(Duration),
     #[error("the agent must sign what it says through a relay, and did not: upgrade the agent")]
     UnsignedThroughRelay,
-    #[error("the hello that a relay brought is not by the agent: {0}")]
+    #[error("the relayed hello is not signed by the agent: {0}")]
     ForgedHello(Untrusted),
     #[error("the agent asked to renew its certificate with another key")]
     RenewKey,
@@ -81,7 +81,7 @@ pub(super) enum Ended {
     Link(#[from] WireError),
     #[error("the control plane rejected the session")]
     Control(#[from] ControlError),
-    #[error("cannot issue or sign something")]
+    #[error("cannot issue a certificate or sign")]
     Pki(#[from] proctor_pki::PkiError),
     /// The agent connects again and gets everything again; its targets must not wait for the old session.
     #[error("the session panicked")]

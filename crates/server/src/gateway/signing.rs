@@ -103,7 +103,7 @@ impl Signing {
         } else if count >= SHARES_MAX {
             self.sign_waiting();
         }
-        let share = shared.await.map_err(|_| "the signature got lost".to_owned())??;
+        let share = shared.await.map_err(|_| "the signing task is gone".to_owned())??;
         Ok(unsigned.signed(share))
     }
 

@@ -204,7 +204,7 @@ impl Sender {
                 Ok(Step::NothingNew) => drop(rung.changed().await),
                 Err(error) => {
                     let wait = backoff.next_wait();
-                    tracing::warn!(webhook = %self.webhook.id, error = chain(&error), ?wait, "events wait");
+                    tracing::warn!(webhook = %self.webhook.id, error = chain(&error), ?wait, "events are waiting for delivery");
                     tokio::time::sleep(wait).await;
                 }
             }

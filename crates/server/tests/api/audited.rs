@@ -1,4 +1,4 @@
-//! What the audit says of each change: enough to know what was there before, and what is there now.
+//! What the audit log says about each change: enough to know what was there before, and what is there now.
 
 use axum::http::Method;
 use proctor_server::api::{self, RouteInfo};
@@ -8,8 +8,8 @@ use serde_json::json;
 use crate::matrix::{AGENT, a_task, prepare, sample};
 use crate::support::{APP, ESB, SECRET, World, on_host, registered};
 
-/// Words that the entry of a change by the sample of a route must have, in its targets or in what came of it. None
-/// for a route that nobody has thought about.
+/// Words that the entry of a change by the sample of a route must contain, in its targets or in its result. None
+/// for a route that nobody has considered.
 fn details(route: &RouteInfo) -> Option<&'static [&'static str]> {
     let Some(path) = route.path.strip_prefix("/api/v1") else { return compatible(route) };
     let details: &[&str] = match (route.method.as_str(), path) {

@@ -1,4 +1,4 @@
-//! Who may ask, and where the credentials may be.
+//! Who may call, and where the credentials may be.
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
@@ -147,6 +147,6 @@ async fn a_mistyped_user_token_is_told_as_one() {
 
     assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
     let message = answer.json["error"]["message"].as_str().unwrap();
-    assert!(message.contains("is not a token of a user") && !message.contains("hush"), "{message}");
+    assert!(message.contains("is not a user token") && !message.contains("hush"), "{message}");
     world.end().await;
 }

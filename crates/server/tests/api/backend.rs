@@ -1,4 +1,4 @@
-//! `/procapi`, where an ESB that nobody changed calls us: GET with a body, names without a secret.
+//! `/procapi`, called by an unmodified ESB: GET with a body, names without a secret.
 
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
@@ -15,7 +15,7 @@ async fn behind_esb() -> World {
     world
 }
 
-/// As an ESB sends it: no Content-Type worth a look, and the names in headers.
+/// As an ESB sends it: no useful Content-Type, and the names in headers.
 fn request(method: Method, path: &str, body: &Value) -> Request<Body> {
     Request::builder()
         .method(method)

@@ -1,4 +1,4 @@
-//! A binding with bounds: which specs an owner of a namespace may register, by every way to do that.
+//! A binding with bounds: which specs an owner of a namespace may register, in every way to do so.
 
 use axum::http::{Method, StatusCode};
 use axum::{body::Body, http::Request};
@@ -107,7 +107,7 @@ fn outside() -> [(Given<'static>, String); 6] {
     ]
 }
 
-/// The code and message that say what became of the only target.
+/// The code and message of the only target.
 async fn verdict(world: &World, session: &Session, call: &SpecCall, body: &Value) -> (i64, String) {
     let who = json!({ "bk_app_code": "stranger", "bk_app_secret": SECRET, "bk_username": "stranger" });
     let Answer { json, .. } = world.call(&who, &call.method, &call.path, body).await;
@@ -208,7 +208,7 @@ async fn a_retry_is_held_to_the_bounds_that_its_caller_has_by_then() {
         world.finished(&format!("{ESB}/get_proc_operate_result_v2"), &json!(task.to_string())).await;
         failed.push((op_type, name, task));
     }
-    // What they registered is registered; what is another spec by now is theirs again.
+    // What they registered is registered; what has another spec by now is theirs again.
     for (_, name, _) in &failed {
         world.post(&format!("{ESB}/unregister_proc_info"), body(name, None)).await.data();
     }
@@ -291,7 +291,7 @@ async fn what_somebody_else_registered_may_be_operated_as_it_is_but_not_changed(
     other["op_type"] = json!(0);
     let operate = format!("{ESB}/operate_proc_v2");
 
-    // The host is offline: 117 is what a target gets that was let in.
+    // The host is offline: 117 is what an admitted target gets.
     assert_eq!(row(&world, &operate, &same).await.0, 117);
     assert_eq!(row(&world, &operate, &other).await.0, 403);
     assert_eq!(registered(&world).await, [("web/m".to_owned(), "root".to_owned())]);

@@ -1,6 +1,6 @@
-//! What a call carries decides what it takes: every dialect that carries specs, every operation, every
-//! kind of spec, as every role. The agent's part is played by hand, so that "let in" means that exactly
-//! this operation was delivered with exactly this spec.
+//! What a call carries decides what it needs: every dialect that carries specs, every operation, every kind of
+//! spec, as every role. The agent's part is played by hand, so that "admitted" means that exactly this operation
+//! was delivered with exactly this spec.
 
 use std::sync::Arc;
 
@@ -146,7 +146,7 @@ fn may(role: &str, op_type: i64, carries: Carries) -> bool {
         _ => &[],
     };
     let by_kind = if op_type == 2 { "read" } else { "operate" };
-    // A status query runs nothing, so that it does not matter as whom.
+    // A status query runs nothing, so its user does not matter.
     let is_other = carries != Same && (op_type, carries) != (2, OtherUser);
     classes.contains(&by_kind) && (!is_other || classes.contains(&"register"))
 }

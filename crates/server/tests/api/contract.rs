@@ -1,5 +1,5 @@
-//! Rows of the contract that hold for every family: targets that are repeated or cannot be one, empty lists,
-//! schedules, what a spec omits, bound ids, and groups.
+//! Rows of the contract that hold for every family: repeated or impossible targets, empty lists, schedules, what a
+//! spec omits, bound ids, and groups.
 
 use std::sync::Arc;
 

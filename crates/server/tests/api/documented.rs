@@ -1,5 +1,5 @@
-//! The example of each of the five documents that this service began with, word for word but for the
-//! host, and the answer that it documents.
+//! The example of each of the five documents that this service began with, verbatim except for the host, and the
+//! documented answer.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Downloads of the agent program while strangers hold all they can.
+//! Downloads of the agent program while unknown clients hold all they can.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl Served {
         stream
     }
 
-    /// Strangers that take the first bytes and then nothing.
+    /// Unknown clients that read the first bytes and then nothing.
     async fn hold_all(&self) -> Vec<TcpStream> {
         let mut held = Vec::new();
         for number in 0..STRANGERS {
@@ -87,7 +87,7 @@ async fn slow_strangers_give_way_to_a_new_host() {
         }
     };
 
-    // Sooner than the limit of connections that take nothing.
+    // Sooner than the limit of connections that read nothing.
     tokio::time::timeout(Duration::from_secs(25), soon).await.expect("a slow download gives way");
     drop(held);
     served.end().await;

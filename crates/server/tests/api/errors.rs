@@ -1,4 +1,4 @@
-//! docs/errors.md is what the code says, and the code says all that is in the catalogue of messages.
+//! docs/errors.md matches the code, and the code uses everything in the message catalogue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

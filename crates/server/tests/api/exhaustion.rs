@@ -1,4 +1,4 @@
-//! Attacks on what is scarce, held while others are served.
+//! Attacks on scarce resources, held while others are served.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -31,7 +31,7 @@ async fn connected(address: SocketAddr, first: &[u8]) -> TcpStream {
     stream
 }
 
-/// A call with its credentials in the body, on a connection of its own; nothing where that is closed.
+/// A call with its credentials in the body, on its own connection; nothing if that is closed.
 async fn tried(address: SocketAddr) -> String {
     tried_as(address, APP).await
 }
@@ -65,7 +65,7 @@ fn is_success(answer: &str) -> bool {
 
 #[tokio::test]
 async fn hundreds_of_half_bodies_lock_nobody_out() {
-    // Fewer calls at a time than half bodies, by far.
+    // Far fewer calls at a time than half bodies.
     let concurrency_limit = NonZeroU32::new(4).unwrap();
     let (world, address, tasks) = served(Settings { concurrency_limit, ..Settings::default() }).await;
     let half = format!("POST {ESB}/get_proc_status HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{{");
@@ -234,7 +234,7 @@ async fn http2_connections_that_ping_and_take_no_answer_give_way_to_calls() {
         attack.spawn("attacker", async move {
             loop {
                 let (mut read, mut write) = connected(address, &untaken_call_of_http2()).await.into_split();
-                // What comes is read: frames besides the answer are no reason to close the connection.
+                // Incoming frames are read: frames besides the answer are no reason to close the connection.
                 let pinging = async {
                     while write.write_all(&PING).await.is_ok() {
                         tokio::time::sleep(Duration::from_millis(100)).await;

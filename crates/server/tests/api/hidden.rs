@@ -1,4 +1,4 @@
-//! What somebody may not see looks to them as if it were not there: no answer tells the two apart.
+//! What somebody may not see looks as if it did not exist: no answer tells the two apart.
 
 use axum::http::Method;
 use proctor_store::Business;
@@ -37,7 +37,7 @@ async fn call(world: &World, method: &Method, path: &str, body: &Value) -> (u16,
     (answer.status.as_u16(), answer.json)
 }
 
-/// The answer to a call about `name`, with what a task says of it, and without what is new in every answer.
+/// The answer to a call about `name`, with what its task says, and without what changes with every answer.
 async fn told(world: &World, (method, path, body): &(Method, String, Value), name: &str) -> String {
     let fill = |text: &str| text.replace("NAME", name);
     let body: Value = serde_json::from_str(&fill(&body.to_string())).unwrap();
@@ -266,7 +266,7 @@ async fn a_task_does_not_tell_the_address_of_an_agent_that_was_refused() {
     world.end().await;
 }
 
-/// The other side: who may touch a host that is not known is told that it is not.
+/// The other side: callers who may touch an unknown host are told that it is unknown.
 #[tokio::test]
 async fn an_unknown_host_is_told_to_who_could_touch_it() {
     let world = world().await;

@@ -1,4 +1,4 @@
-//! The JOB family: its keys, its envelope, its way of telling that a task is done.
+//! The JOB family: its keys, its envelope, and how it reports that a task is done.
 
 use std::time::Duration;
 

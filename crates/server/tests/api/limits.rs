@@ -1,4 +1,4 @@
-//! How much may be asked: targets in a call, calls in a second, calls at the same time.
+//! Limits: targets per call, calls per second, concurrent calls.
 
 use std::num::NonZeroU32;
 
@@ -75,8 +75,8 @@ pub(crate) async fn with_ordinary_apps(world: &World) {
     }
 }
 
-/// A call that is not polled any further stays where it is: at the store, with its permit. Found where calls of `other`
-/// are refused meanwhile.
+/// A call that is no longer polled stays where it is: at the store, with its permit. Detected by calls of `other`
+/// being refused meanwhile.
 pub(crate) async fn held_call<'a>(
     world: &'a World,
     app: &'a str,
@@ -102,7 +102,7 @@ async fn an_app_that_calls_too_often_is_told_so_in_the_shape_of_each_family() {
     let other = world.post_as_is(&format!("{ESB}/get_proc_status"), &json!({"bk_app_code": "stranger"})).await;
 
     assert_eq!((esb.status, esb.code()), (StatusCode::OK, 1_306_429), "{}", esb.json);
-    assert!(esb.message().contains("sample_app calls too often"), "{}", esb.message());
+    assert!(esb.message().contains("sample_app exceeded its rate limit"), "{}", esb.message());
     assert_eq!((job.status, job.code()), (StatusCode::OK, 1_306_429));
     assert_eq!(job.json["job_request_id"], job.json["request_id"]);
     assert_eq!((gateway.status, gateway.code()), (StatusCode::TOO_MANY_REQUESTS, 1_642_901));

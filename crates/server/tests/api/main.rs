@@ -1,4 +1,4 @@
-//! The HTTP border against a real store: what callers send and what they get back.
+//! The HTTP API against a real store: what callers send and what they get back.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests; a failure should stop the test")]
 

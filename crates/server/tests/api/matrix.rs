@@ -1,5 +1,5 @@
-//! Every route there is, from the router's own tables: who may not is refused, who may is let in, and
-//! what changes something leaves its trace. A route without a sample here fails.
+//! Every route, from the router's own tables: callers without permission are refused, those with it are admitted,
+//! and every change is audited. A route without a sample here fails.
 
 use std::time::Duration;
 
@@ -66,8 +66,8 @@ async fn by_admin(world: &World, method: Method, path: &str, body: Value) -> Val
     world.call(&credentials, &method, &format!("/api/v1{path}"), &body).await.json
 }
 
-/// What there must be for the route's sample, whatever the calls before have done: the sample does
-/// something, and does it for the first time. Returns the id of what it names.
+/// Prepares what the route's sample needs, whatever earlier calls have done: the sample does something, and does it
+/// for the first time. Returns the id of what it names.
 pub(crate) async fn prepare(world: &World, route: &RouteInfo) -> String {
     let (method, path) = (route.method.as_str(), route.path.as_str());
     let name = path.rsplit('/').next().unwrap();

@@ -166,6 +166,20 @@ fn signed(secret: &str, timestamp: u64, nonce: u64, body: &Value) -> Request<Bod
     Request::builder().method(Method::POST).uri(uri).body(Body::from(body)).unwrap()
 }
 
+/// Creates the trusted app `signer`, which signs its calls; returns its secret.
+async fn signer(world: &World) -> String {
+    let options = AppOptions { trusted: true, signing: true };
+    admin::create_app(&store(world), &"signer".parse().unwrap(), options, Vec::new()).await.unwrap().unwrap()
+}
+
+/// A call of the app `signer`.
+fn signed_body() -> Value {
+    let mut body = on_host("a", "10.0.0.1");
+    body["bk_app_code"] = json!("signer");
+    body["bk_username"] = json!("admin");
+    body
+}
+
 fn now() -> u64 {
     u64::try_from(clock::unix_millis()).unwrap() / 1000
 }
@@ -173,12 +187,7 @@ fn now() -> u64 {
 #[tokio::test]
 async fn a_signed_request_beyond_the_rate_leaves_nothing_and_may_be_sent_again() {
     let world = World::with(Settings { rate_limit: Some("1/s".parse().unwrap()), ..Settings::default() }).await;
-    let options = AppOptions { trusted: true, signing: true };
-    let secret =
-        admin::create_app(&store(&world), &"signer".parse().unwrap(), options, Vec::new()).await.unwrap().unwrap();
-    let mut body = on_host("a", "10.0.0.1");
-    body["bk_app_code"] = json!("signer");
-    body["bk_username"] = json!("admin");
+    let (secret, body) = (signer(&world).await, signed_body());
     let (at, mut nonce) = (now(), 1);
     while world.send(signed(&secret, at, nonce, &body)).await.code() == 0 {
         nonce += 1;
@@ -197,7 +206,7 @@ async fn a_signed_request_beyond_the_rate_leaves_nothing_and_may_be_sent_again()
     let replayed = world.send(signed(&secret, at, nonce, &body)).await;
 
     again.data();
-    assert!(replayed.message().contains("bk_nonce was used before"), "{}", replayed.json);
+    assert!(replayed.message().contains("bk_nonce was already used"), "{}", replayed.json);
     world.end().await;
 }
 
@@ -205,18 +214,14 @@ async fn a_signed_request_beyond_the_rate_leaves_nothing_and_may_be_sent_again()
 async fn a_signed_request_that_finds_no_free_call_may_be_sent_again() {
     let concurrency_limit = std::num::NonZeroU32::MIN;
     let world = World::with(Settings { concurrency_limit, ..Settings::default() }).await;
-    let options = AppOptions { trusted: true, signing: true };
-    let secret =
-        admin::create_app(&store(&world), &"signer".parse().unwrap(), options, Vec::new()).await.unwrap().unwrap();
+    let secret = signer(&world).await;
     // No administrator, who would get through.
     for binding in world.store.bindings().await.unwrap() {
         world.store.delete_binding(binding.id).await.unwrap();
     }
     world.bind("app:signer", "viewer", "everything").await;
     with_ordinary_apps(&world).await;
-    let mut body = on_host("a", "10.0.0.1");
-    body["bk_app_code"] = json!("signer");
-    body["bk_username"] = json!("admin");
+    let body = signed_body();
     assert_eq!(world.send(signed(&secret, now(), 1, &body)).await.code(), 0);
     let held = held_call(&world, "ordinary", "other").await;
 
@@ -228,19 +233,14 @@ async fn a_signed_request_that_finds_no_free_call_may_be_sent_again() {
 
     assert_eq!(put_off.code(), 1_306_429, "{}", put_off.json);
     again.data();
-    assert!(replayed.message().contains("bk_nonce was used before"), "{}", replayed.json);
+    assert!(replayed.message().contains("bk_nonce was already used"), "{}", replayed.json);
     world.end().await;
 }
 
 #[tokio::test]
 async fn a_signature_counts_once_and_for_five_minutes() {
     let world = World::new().await;
-    let options = AppOptions { trusted: true, signing: true };
-    let secret =
-        admin::create_app(&store(&world), &"signer".parse().unwrap(), options, Vec::new()).await.unwrap().unwrap();
-    let mut body = on_host("a", "10.0.0.1");
-    body["bk_app_code"] = json!("signer");
-    body["bk_username"] = json!("admin");
+    let (secret, body) = (signer(&world).await, signed_body());
 
     let good = world.send(signed(&secret, now(), 1, &body)).await;
     let replayed = world.send(signed(&secret, now(), 1, &body)).await;
@@ -267,12 +267,7 @@ async fn a_signature_counts_once_and_for_five_minutes() {
 #[tokio::test]
 async fn a_nonce_does_not_count_again_after_a_restart_of_the_server() {
     let mut world = World::new().await;
-    let options = AppOptions { trusted: true, signing: true };
-    let secret =
-        admin::create_app(&store(&world), &"signer".parse().unwrap(), options, Vec::new()).await.unwrap().unwrap();
-    let mut body = on_host("a", "10.0.0.1");
-    body["bk_app_code"] = json!("signer");
-    body["bk_username"] = json!("admin");
+    let (secret, body) = (signer(&world).await, signed_body());
     let at = now();
     let first = world.send(signed(&secret, at, 7, &body)).await;
 
@@ -284,7 +279,7 @@ async fn a_nonce_does_not_count_again_after_a_restart_of_the_server() {
     assert_eq!((first.code(), new.code()), (0, 0), "{} {}", first.json, new.json);
     assert_eq!(
         (replayed.code(), replayed.message()),
-        (1_306_000, "bk_nonce was used before: every request needs one of its own")
+        (1_306_000, "bk_nonce was already used: every request needs a new one")
     );
     world.end().await;
 }
@@ -306,12 +301,7 @@ async fn fill(world: &World) {
 #[tokio::test]
 async fn a_nonce_that_the_store_could_not_take_is_not_told_to_be_used() {
     let world = World::bounded(80).await;
-    let options = AppOptions { trusted: true, signing: true };
-    let secret =
-        admin::create_app(&store(&world), &"signer".parse().unwrap(), options, Vec::new()).await.unwrap().unwrap();
-    let mut body = on_host("a", "10.0.0.1");
-    body["bk_app_code"] = json!("signer");
-    body["bk_username"] = json!("admin");
+    let (secret, body) = (signer(&world).await, signed_body());
     fill(&world).await;
     let at = now();
     let refused = async {

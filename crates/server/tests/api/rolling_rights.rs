@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use proctor_model::{Class, Code, Spec, Subject};
-use proctor_server::control::{Caller, ControlError, GivenSpec, Missing, Omitted, SpecSource};
+use proctor_model::{Class, Code, Spec, Subject, TaskId};
+use proctor_server::control::{Caller, ControlError, GivenSpec, Missing, Omitted, SpecSource, SubmitOptions};
 use proctor_store::{ProcessQuery, RolloutState, TaskView, User};
 
 use crate::rolling::{answer, codes, expect, fleet, is_over, restart, rolling, until};
@@ -89,13 +89,18 @@ async fn ana(world: &World) -> Caller {
     caller(world, &["app:console", "user:ana"]).await
 }
 
+/// Submits a restart of all targets as ana.
+async fn submit_as_ana(world: &World, options: SubmitOptions) -> TaskId {
+    let mut submission = restart(options);
+    submission.caller = ana(world).await;
+    world.control.submit(submission).await.unwrap().task
+}
+
 #[tokio::test]
 async fn a_rolling_task_stops_when_its_maker_is_unbound_or_disabled() {
     for taken in [Taken::Binding, Taken::Enabled] {
         let (world, sessions) = fleet().await;
-        let mut submission = restart(rolling(1, 0, 0));
-        submission.caller = ana(&world).await;
-        let task = world.control.submit(submission).await.unwrap().task;
+        let task = submit_as_ana(&world, rolling(1, 0, 0)).await;
         let first = expect(&world, &sessions, 1).await;
 
         taken.take(&world).await;
@@ -118,9 +123,7 @@ async fn a_rolling_task_stops_when_its_maker_is_unbound_or_disabled() {
 #[tokio::test]
 async fn nothing_is_released_after_the_right_was_taken_even_if_nobody_said_so() {
     let (world, sessions) = fleet().await;
-    let mut submission = restart(rolling(1, 0, 0));
-    submission.caller = ana(&world).await;
-    let task = world.control.submit(submission).await.unwrap().task;
+    let task = submit_as_ana(&world, rolling(1, 0, 0)).await;
     let first = expect(&world, &sessions, 1).await;
 
     Taken::BindingUnseen.take(&world).await;
@@ -136,9 +139,7 @@ async fn nothing_is_released_after_the_right_was_taken_even_if_nobody_said_so() 
 #[tokio::test]
 async fn a_paused_rolling_task_stops_with_its_makers_rights_and_cannot_be_resumed() {
     let (world, sessions) = fleet().await;
-    let mut submission = restart(rolling(3, 0, 1));
-    submission.caller = ana(&world).await;
-    let task = world.control.submit(submission).await.unwrap().task;
+    let task = submit_as_ana(&world, rolling(3, 0, 1)).await;
     answer(&world, &sessions, &expect(&world, &sessions, 1).await[0], Code::Success).await;
     until(&world, task, "it pauses", is_paused).await;
 
@@ -153,9 +154,7 @@ async fn a_paused_rolling_task_stops_with_its_makers_rights_and_cannot_be_resume
 #[tokio::test]
 async fn a_resume_and_a_cancel_take_the_rights_on_the_open_targets_of_who_asks() {
     let (world, sessions) = fleet().await;
-    let mut submission = restart(rolling(3, 0, 1));
-    submission.caller = ana(&world).await;
-    let task = world.control.submit(submission).await.unwrap().task;
+    let task = submit_as_ana(&world, rolling(3, 0, 1)).await;
     answer(&world, &sessions, &expect(&world, &sessions, 1).await[0], Code::Success).await;
     until(&world, task, "it pauses", is_paused).await;
     // Of the same app, so that both own the task.
@@ -186,9 +185,7 @@ async fn a_resume_and_a_cancel_take_the_rights_on_the_open_targets_of_who_asks()
 #[tokio::test]
 async fn a_rolling_task_goes_on_with_the_right_that_its_maker_still_has_from_elsewhere() {
     let (world, sessions) = fleet().await;
-    let mut submission = restart(rolling(1, 0, 0));
-    submission.caller = ana(&world).await;
-    let task = world.control.submit(submission).await.unwrap().task;
+    let task = submit_as_ana(&world, rolling(1, 0, 0)).await;
     world.bind("app:console", "operator", "everything").await;
 
     Taken::Binding.take(&world).await;

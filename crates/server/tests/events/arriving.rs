@@ -1,4 +1,4 @@
-//! What an agent reports, and what the server says about agents.
+//! What an agent reports, and what the server reports about agents.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

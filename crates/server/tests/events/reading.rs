@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::{AGENT, World, event};
 
-/// Whoever waits for this long is not woken: the test hangs.
+/// Whoever waits for this long was not woken: the test hangs.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 
 fn sequences(answer: &Value) -> Vec<u64> {

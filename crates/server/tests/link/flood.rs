@@ -1,4 +1,4 @@
-//! Known agents come back while strangers do their worst; silent peers are in tests/e2e/exhaustion.rs.
+//! Known agents come back while unknown peers do their worst; silent peers are in tests/e2e/exhaustion.rs.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -30,7 +30,7 @@ async fn dismissal(link: &mut Link) -> String {
     reason
 }
 
-/// A session that the server knows to be recorded: messages are taken in order.
+/// A session that the server knows to be recorded: messages are handled in order.
 async fn settled_session(agent: &mut Agent, world: &World) -> Link {
     let mut link = agent.session(world, "run").await;
     link.send(FromAgent::Beat).await.unwrap();
@@ -196,7 +196,7 @@ async fn a_token_of_another_business_takes_neither_a_known_host_nor_a_placed_add
     let before = certificates_signed(&world).await;
 
     let of_known = Agent::new(HOST, "stranger").enrol(&world, &foreign).await.unwrap_err();
-    // Not even where an operator has let another key in: that was meant for the host's own business.
+    // Not even if an operator has allowed another key: that was meant for the host's own business.
     assert!(world.store.allow_rejoin(&owner.host, Some(i64::MAX)).await.unwrap());
     let of_open = Agent::new(HOST, "stranger").enrol(&world, &foreign).await.unwrap_err();
     let of_placed = Agent::new(free, "stranger").enrol(&world, &foreign).await.unwrap_err();
@@ -232,7 +232,7 @@ async fn a_token_is_checked_before_the_request_is_read_and_before_anything_is_si
     let good_token_without_request = enrol_with(&world, &spent, Vec::new()).await;
 
     assert_eq!(used_up, "the join token has no uses left: make another one (proctor token create)");
-    assert_eq!(wrong_host, "the join token is only good for host 0:10.0.0.1");
+    assert_eq!(wrong_host, "the join token is only valid for host 0:10.0.0.1");
     assert!(guessed.starts_with("the join token is unknown"), "{guessed}");
     assert_eq!(without_request, guessed, "the token comes first");
     assert!(good_token_without_request.starts_with("the certificate request cannot be used"), "the test can tell");

@@ -1,5 +1,5 @@
 //! Who may speak for a host, through real TLS connections: enrolment, sessions, copies of an agent's state,
-//! what takes a key's rights away, and strangers in great number.
+//! revocation, and floods of unknown peers.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests: whatever is unexpected fails")]
 

@@ -414,6 +414,6 @@ async fn certificates_and_tokens_of_one_kind_are_of_no_use_for_the_other() {
     let of_relays = admin::create_token(&world.store, request).await.unwrap().0;
     assert!(Agent::new("0:10.0.0.2", "other").enrol(&world, &of_relays).await.unwrap_err().contains("unknown"));
     let (_, refused) = enrol(&world, &of_relays, 5).await;
-    assert!(matches!(refused, FromServer::Refused { reason, .. } if reason.contains("only good for cloud area 0")));
+    assert!(matches!(refused, FromServer::Refused { reason, .. } if reason.contains("only valid for cloud area 0")));
     world.end().await;
 }

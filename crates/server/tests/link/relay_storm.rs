@@ -1,4 +1,4 @@
-//! Many agents behind relays, and a server that ends: whose turn it is, and who is told when to come back.
+//! Many agents behind relays, and a server that shuts down: whose turn it is, and who is told when to come back.
 
 use proctor_server::gateway::LinkPolicy;
 use proctor_wire::FromServer;

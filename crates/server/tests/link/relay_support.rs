@@ -1,4 +1,4 @@
-//! A relay that is nothing but its key, and agents behind it as it sees them.
+//! A relay that consists of nothing but its key, and agents behind it as it sees them.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What two ends that have the same tell each other: nothing.
+//! What two ends that agree send each other: nothing.
 
 use futures::SinkExt;
 use proctor_model::{AgentState, OperationKind, Phase, ProcessKey, Snapshot, StateHash, TaskId};

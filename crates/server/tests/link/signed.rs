@@ -1,4 +1,4 @@
-//! What the server signs, for whom, and which reports it believes.
+//! What the server signs, for whom, and which reports it accepts.
 
 use futures::{SinkExt, StreamExt};
 use proctor_model::{BootId, HostFacts};

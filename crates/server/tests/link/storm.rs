@@ -1,4 +1,4 @@
-//! Many agents at once: who is let in, who is told to come later, and what is counted.
+//! Many agents at once: who is admitted, who is told to come back later, and what is counted.
 
 use std::io::Write;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A server on the loopback, and agents that are nothing but their key.
+//! A server on the loopback, and agents that consist of nothing but their key.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What setting and deleting pools and unregistering processes would do, asked before it is done.
+//! Plans: what setting and deleting pools and unregistering processes would do.
 
 use axum::http::{Method, StatusCode};
 use proctor_model::Phase;

@@ -1,6 +1,6 @@
-//! Sums and searches over the whole fleet: what they count, and that nobody sees more than they may read.
+//! Totals and searches over the whole fleet: what they count, and that nobody sees more than they may read.
 //!
-//! A fleet may be some time old: each test makes all its changes before its first question.
+//! The fleet may be some time old: each test makes all its changes before its first query.
 
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};

@@ -1,4 +1,4 @@
-//! Logs of processes, asked of hosts that are tests.
+//! Logs of processes, with hosts played by the test.
 
 use std::sync::Arc;
 

@@ -4,6 +4,7 @@
 
 mod access;
 mod audit;
+mod businesses;
 mod change_plans;
 mod first;
 mod fleet;
@@ -11,7 +12,6 @@ mod logs;
 mod maintenance;
 mod openapi;
 mod operations;
-mod places;
 mod processes;
 mod registration;
 mod rights;

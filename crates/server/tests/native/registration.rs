@@ -1,4 +1,4 @@
-//! The body of a registration: what is not known in it is refused, what is known is read.
+//! The body of a registration: unknown fields are refused, known ones are read.
 
 use axum::http::StatusCode;
 use proctor_server::api::native::openapi_json;

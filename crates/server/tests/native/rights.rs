@@ -1,4 +1,4 @@
-//! Rights end when they are taken: from streams, waiting calls, users behind apps, and by names.
+//! Permissions end when they are revoked: for streams, waiting calls, users behind apps, and by name.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What answers say to people: in the language that was asked for, with the id and the arguments of the sentence.
+//! Messages in answers: in the language of the call, with the id and arguments of the message.
 
 use axum::body::Body;
 use axum::http::Request;

@@ -1,4 +1,4 @@
-//! Console sessions: signing in and out, what a cookie is good for, and when it ends.
+//! Console sessions: signing in and out, what a cookie permits, and when it ends.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! A control plane with one host, spoken to over HTTP.
+//! A control plane with one host, called over HTTP.
 
 use std::sync::Arc;
 

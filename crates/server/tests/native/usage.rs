@@ -1,4 +1,4 @@
-//! What processes used, asked of hosts that are tests.
+//! Usage of processes, with hosts played by the test.
 
 use std::sync::Arc;
 use std::time::Duration;

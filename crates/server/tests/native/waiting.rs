@@ -1,4 +1,4 @@
-//! Operations that wait for hosts that are offline, with the agent's part played by hand.
+//! Operations that wait for offline hosts, with the agent's part played by hand.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

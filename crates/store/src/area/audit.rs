@@ -1,4 +1,4 @@
-//! The audit log: a chain of entries that are appended and read, and removed only from its beginning.
+//! The audit log: a chain of entries that is appended to and read, and only ever truncated at its beginning.
 //!
 //! Absent: the archive of removed entries, which is a file of the server.
 
@@ -14,8 +14,8 @@ pub trait AuditStore: Send + Sync + std::fmt::Debug {
     async fn append_audit(&self, draft: AuditDraft, now: Millis) -> Result<u64>;
     /// The matching entries, oldest first; with `newest`, the newest of them.
     async fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>>;
-    /// The last entry that was removed; the oldest that is here follows it.
+    /// The last entry that was removed; the oldest remaining one follows it.
     async fn audit_anchor(&self) -> Result<AuditAnchor>;
-    /// The newest entry that was written before; 0 where none was. May be a while too low.
+    /// The newest entry written before this time; 0 if there is none. May lag behind for a while.
     async fn audit_before(&self, before: Uptime) -> Result<u64>;
 }

@@ -42,7 +42,7 @@ impl<T> Store for T where
 {
 }
 
-/// All areas, for who holds an implementation by its own type.
+/// All areas, for holders of a concrete implementation.
 pub mod prelude {
     pub use super::{
         AccessStore as _, AuditStore as _, EventStore as _, HostStore as _, ProcessStore as _, RelayStore as _,

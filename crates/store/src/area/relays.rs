@@ -14,13 +14,13 @@ pub trait RelayStore: Send + Sync + std::fmt::Debug {
     async fn put_relay_token(&self, token: RelayToken) -> Result<()>;
     /// The one that expires last comes first.
     async fn relay_tokens(&self) -> Result<Vec<RelayTokenRecord>>;
-    /// Whether it was there. Relays that enrolled with it stay.
+    /// Returns whether it existed. Relays that enrolled with it stay.
     async fn delete_relay_token(&self, id: &str) -> Result<bool>;
-    /// Whether there is a token of this id with this secret, expired or not. Changes nothing.
+    /// Whether a token with this id and secret exists, expired or not. Changes nothing.
     async fn knows_relay_token(&self, id: &str, secret_hash: &str) -> Result<bool>;
-    /// Checks the token, uses it up once and keeps the relay, all or nothing, together with its audit entry. A
-    /// repetition with the same token and key succeeds again without a further use. A key that was revoked is refused;
-    /// one that is known keeps its relay's name, which is returned.
+    /// Checks the token, consumes one use and stores the relay, all or nothing, together with the audit entry.
+    /// Repeating it with the same token and key succeeds again without consuming another use. A revoked key is
+    /// refused; a known key keeps its relay's name, which is returned.
     async fn enrol_relay(
         &self,
         enrolment: RelayEnrolment,
@@ -28,7 +28,7 @@ pub trait RelayStore: Send + Sync + std::fmt::Debug {
     ) -> Result<std::result::Result<RelayId, EnrolRefusal>>;
     /// All of them, by cloud area and name.
     async fn relays(&self) -> Result<Vec<RelayRecord>>;
-    /// Notes that the relay is there, if the key is its own and was not revoked. None where it is not.
+    /// Records that the relay was seen, if the key belongs to it and was not revoked; None otherwise.
     async fn meet_relay(
         &self,
         relay: &RelayId,
@@ -36,6 +36,6 @@ pub trait RelayStore: Send + Sync + std::fmt::Debug {
         remote: Option<IpAddr>,
         now: Millis,
     ) -> Result<Option<RelayRecord>>;
-    /// Its key connects no more. Whether it did before; None for an unknown relay.
+    /// Its key can no longer connect. Returns whether it could before; None if the relay is unknown.
     async fn revoke_relay(&self, relay: &RelayId, now: Millis) -> Result<Option<bool>>;
 }

@@ -1,6 +1,6 @@
-//! Upgrades of agents, and how far each host has come.
+//! Upgrades of agents, and the progress of each host.
 //!
-//! Absent: who decides what comes next.
+//! Absent: deciding what comes next.
 
 use async_trait::async_trait;
 use uuid::Uuid;
@@ -10,16 +10,17 @@ use crate::{Millis, Result, Upgrade, UpgradeHost, UpgradeHostChange, UpgradeTran
 /// Upgrades of agents.
 #[async_trait]
 pub trait UpgradeStore: Send + Sync + std::fmt::Debug {
-    /// Keeps a new upgrade with its hosts, in their order; refused with the id of one that is under way, or of which
-    /// hosts are being upgraded.
+    /// Stores a new upgrade with its hosts, in order; refused with the id of an upgrade that is in progress or
+    /// still has hosts being upgraded.
     async fn begin_upgrade(&self, upgrade: Upgrade, hosts: Vec<UpgradeHost>) -> Result<std::result::Result<(), Uuid>>;
     /// The newest first.
     async fn upgrades(&self, limit: u32) -> Result<Vec<Upgrade>>;
     async fn upgrade(&self, id: Uuid) -> Result<Option<Upgrade>>;
     /// In their order.
     async fn upgrade_hosts(&self, id: Uuid) -> Result<Vec<UpgradeHost>>;
-    /// Changes the state where it is one that the transition is from; whether it was. With an end, hosts that wait are skipped.
+    /// Changes the state if it is one that the transition starts from; returns whether it was. If this ends the
+    /// upgrade, waiting hosts are skipped.
     async fn set_upgrade_state(&self, id: Uuid, transition: UpgradeTransition, now: Millis) -> Result<bool>;
-    /// All of them or none; hosts that are final stay as they are.
+    /// All or nothing; hosts in a final state stay as they are.
     async fn change_upgrade_hosts(&self, id: Uuid, changes: Vec<UpgradeHostChange>, now: Millis) -> Result<()>;
 }

@@ -1,4 +1,4 @@
-//! The store itself: whether it can be read and written, how large it is, and the deletion of what is old.
+//! The store itself: whether it can be read and written, how large it is, and pruning.
 
 use std::time::Duration;
 
@@ -12,27 +12,26 @@ use crate::{DiskSpace, Prune, Result, StoreStats, TableSize, Uptime};
 pub trait UpkeepStore: Send + Sync + std::fmt::Debug {
     // Health.
 
-    /// Returns when the store can never be written again: every later change answers
+    /// Returns once the store can no longer be written: every later change answers
     /// [`StoreError::Closed`](crate::StoreError::Closed).
     async fn closed(&self);
     /// Whether the store can be read.
     async fn check_readable(&self) -> Result<()>;
-    /// Whether the store can be written: commits a small change that changes nothing, and asks for free
-    /// space.
+    /// Whether the store can be written: commits a small write that changes nothing, and checks for free space.
     async fn check_writable(&self) -> Result<()>;
 
     // Retention.
 
-    /// Adds to the time that servers have run on this store and returns it. Called about once a minute.
+    /// Adds to the total uptime of servers on this store and returns it. Called about once a minute.
     async fn advance_uptime(&self, by: Duration) -> Result<Uptime>;
-    /// The generations that agents have on disk: tombstones up to there are no longer needed.
+    /// The generations that agents have on disk: tombstones up to these are no longer needed.
     async fn note_generations(&self, seen: &[(AgentId, u64)]) -> Result<()>;
-    /// Deletes a slice of what is old and returns how many rows that were; 0: nothing is left to delete.
+    /// Deletes a slice of old rows and returns how many; 0: nothing is left to delete.
     async fn prune(&self, what: Prune) -> Result<u64>;
-    /// What was done since the store was opened, and what it holds; without a look into it.
+    /// What was done since the store was opened, and what it holds; does not query the store.
     fn stats(&self) -> StoreStats;
-    /// What the file system of the store has; None where it does not say.
+    /// Free and total space of the store's file system; None if it does not say.
     async fn disk_space(&self) -> Result<Option<DiskSpace>>;
-    /// What each table takes, the largest first.
+    /// The size of each table, largest first.
     async fn sizes(&self) -> Result<Vec<TableSize>>;
 }

@@ -1,4 +1,4 @@
-//! What the store has of a host, in short.
+//! The summary of a host.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ async fn observe(store: &dyn Store, epoch: u64, process: &str, snapshot: &Snapsh
     store.observe(&agent(0), epoch, &[observation]).await.unwrap();
 }
 
-/// What an agent says that has these processes, and no pools.
+/// What an agent with these processes and no pools reports.
 fn said(processes: &[(&str, u64, Snapshot)]) -> AgentState {
     let keys: Vec<_> = processes.iter().map(|(process, ..)| key(process)).collect();
     let each = || keys.iter().zip(processes);

@@ -1,10 +1,10 @@
-//! A host that joins with a token of its own, for the tests of whoever uses a store.
+//! A host that joins with a token of its own, for tests of code that uses a store.
 
 use proctor_model::{AgentId, HostKey};
 
 use crate::{Enrolment, HostStore, JoinToken, Millis, SessionOpening};
 
-/// The store compares it, and never looks into it.
+/// The store compares it and never parses it.
 const SECRET_HASH: &str = "hash of a test's token";
 
 /// An agent that enrols for a host.
@@ -13,7 +13,7 @@ pub struct Joining {
     pub host: HostKey,
     pub agent: AgentId,
     pub key_fingerprint: String,
-    /// With a token that names the host: it opens one that is known, too.
+    /// With a token that names the host, which also opens a known one.
     pub is_named: bool,
     pub needs_approval: bool,
     pub now: Millis,
@@ -22,14 +22,13 @@ pub struct Joining {
 impl Joining {
     /// With the key `key-AGENT`, for a host that nobody knows yet.
     pub fn new(host: &str, agent: &str) -> Self {
-        Self {
-            host: host.parse().expect("a host in a test"),
-            agent: agent.parse().expect("an agent id in a test"),
-            key_fingerprint: format!("key-{agent}"),
-            is_named: false,
-            needs_approval: false,
-            now: 1,
-        }
+        Self::of(host.parse().expect("a host in a test"), agent.parse().expect("an agent id in a test"))
+    }
+
+    /// As [`Self::new`].
+    pub fn of(host: HostKey, agent: AgentId) -> Self {
+        let key_fingerprint = format!("key-{agent}");
+        Self { host, agent, key_fingerprint, is_named: false, needs_approval: false, now: 1 }
     }
 
     /// Makes the token and uses it.

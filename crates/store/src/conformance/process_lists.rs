@@ -186,7 +186,7 @@ pub async fn a_cursor_leads_through_every_order_once(store: Arc<dyn Store>) {
         for is_descending in [false, true] {
             let order = ProcessOrder { by, is_descending };
             read_page_by_page(&*store, ProcessQuery { order, ..ProcessQuery::default() }).await;
-            // Found in every process, but not in the same way as without it.
+            // Found in every process, but by another path than without it.
             let text = Some("/".to_owned());
             read_page_by_page(&*store, ProcessQuery { order, text, ..ProcessQuery::default() }).await;
         }

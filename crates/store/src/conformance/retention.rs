@@ -1,4 +1,4 @@
-//! What is old goes, by the time that servers ran.
+//! Pruning by server uptime.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -243,7 +243,7 @@ pub async fn an_agent_older_than_a_deleted_tombstone_is_told_everything(store: A
 
     let before = store.assignments(&agent(0), snapshot).await.unwrap();
     assert_eq!(prune(&*store, Prune::Tombstones { before: uptime }).await, 2);
-    // What the agent says now is noted, too, and changes nothing.
+    // What the agent reports now is recorded too, and changes nothing.
     store.note_generations(&[(agent(0), snapshot)]).await.unwrap();
     let after = store.assignments(&agent(0), snapshot).await.unwrap();
 
@@ -255,7 +255,7 @@ pub async fn an_agent_older_than_a_deleted_tombstone_is_told_everything(store: A
         assert_eq!(store.assignments(&agent(0), current).await.unwrap().all_through, None, "{current}");
     }
 
-    // Tombstones that are still there are told as ever: an agent may not be able to read the list.
+    // Remaining tombstones are sent as before: an agent may not be able to read the list.
     store.unregister(&[(agent(0), key("web/stays"))], 3).await.unwrap();
     let told = store.assignments(&agent(0), snapshot).await.unwrap();
     let tombstones: Vec<_> =

@@ -1,4 +1,4 @@
-//! What a process was before.
+//! The revisions of a process.
 
 use std::sync::Arc;
 

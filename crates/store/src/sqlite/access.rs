@@ -1,4 +1,4 @@
-//! Roles and bindings, and what they amount to for a caller.
+//! Roles and bindings, and the permissions that they add up to.
 
 use std::collections::HashMap;
 
@@ -69,7 +69,7 @@ pub(super) fn put_binding(connection: &Connection, binding: &Binding) -> Tried<R
     Ok(Ok(binding.id))
 }
 
-/// Why the binding cannot be kept.
+/// Why the binding cannot be stored.
 pub(super) fn refusal(connection: &Connection, binding: &Binding) -> Tried<Option<Refusal>> {
     let role = &binding.role;
     let has_role = is_built_in(role)
@@ -118,14 +118,14 @@ pub(super) fn delete_binding(connection: &Connection, id: Uuid) -> Tried<bool> {
     Ok(deleted == 1)
 }
 
-/// Who comes later under the same name must not find what the earlier one was given.
+/// A later holder of the same name must not inherit what the earlier one was granted.
 pub(super) fn forget_subject(connection: &Connection, subject: &Subject) -> Tried<()> {
     connection.prepare_cached("DELETE FROM binding WHERE subject = ?1")?.execute([subject.to_string()])?;
     Ok(())
 }
 
-/// Who has the name next owns no task that was made before, by its own id or by an idempotency key. A name that ends
-/// disabled stays so until somebody has it again.
+/// The next holder of the name owns none of the earlier tasks, neither by id nor by idempotency key. A name that
+/// was disabled when removed stays disabled until it is taken again.
 pub(super) fn end_life(connection: &Connection, subject: &Subject, disabled: bool) -> Tried<()> {
     let text = subject.to_string();
     connection

@@ -1,4 +1,4 @@
-//! The audit log: a row each, chained inside the writer's transaction.
+//! The audit log: one row per entry, chained inside the writer's transaction.
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
@@ -9,8 +9,8 @@ use super::where_clause::WhereClause;
 use crate::audit::{AuditDraft, AuditEntry, AuditQuery};
 use crate::{AuditAnchor, Millis};
 
-/// Nobody else writes between the newest entry and this one: there is one writing transaction at a
-/// time, also where a second process has the file open.
+/// Nobody can write between the newest entry and this one: there is only one write transaction at a time, even if a
+/// second process has the file open.
 pub(super) fn append(connection: &Connection, draft: AuditDraft, now: Millis) -> Tried<u64> {
     let AuditAnchor { seq, hash } = retention::newest_audit(connection)?;
     let entry = AuditEntry::new(seq + 1, now, draft.bounded(), hash);

@@ -1,12 +1,13 @@
-//! Copies of the store: made beside a running server, and turned into a store again.
+//! Backups of the store: made while the server runs, and restored into a new store.
 //!
-//! Promised of a copy: it is one state of the store, made by a reader that holds up no writer; its file is for its owner
-//! alone, is there whole or not at all, and never replaces another; a secret stands in it only as the caller sealed it,
-//! also in pages that are no longer used. Promised of a restored store: it was intact; its epochs (that of the control
-//! plane too) and generations are beyond all that agents have seen of the server since the copy was made, so that they
-//! take every assignment anew, and of two copies of an agent the one that comes first fences the other. A copy for which
-//! there is no room is refused before anything is written, and what a killed one left is removed by the next, and by a
-//! server that starts. Absent: what ends the open targets (the caller, who knows what to say about them), and any cipher.
+//! Promised of a backup: it is one snapshot of the store, made by a reader that blocks no writer; its file is
+//! private, appears complete or not at all, and never replaces another; secrets are in it only as the caller sealed
+//! them, also in unused pages. Promised of a restored store: it was intact; its epochs (including the control
+//! plane's) and generations are beyond anything that agents have seen from the server since the backup, so they
+//! accept every assignment again, and of two copies of an agent the first to connect fences off the other. A backup
+//! that does not fit on disk is refused before anything is written; what a killed one left behind is removed by the
+//! next backup and at server start. Absent: ending the open targets (the caller knows what to say about them), and
+//! any cipher.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -22,31 +23,32 @@ use crate::{Millis, Result, StoreError};
 
 const BACK_UP: &str = "write a backup";
 const RESTORE: &str = "be restored";
-/// Why an upgrade of agents is over.
+/// Why an upgrade of agents has ended.
 const RESTORED: &str = "the store was restored from a backup";
-/// What drafts are called: the name of the store, one of these, and an id.
+/// Names of drafts: the name of the store, one of these, and an id.
 const BACKUP: &str = ".backup-";
 const RESTORING: &str = ".restore-";
 const SIDE_FILES: [&str; 4] = ["", "-wal", "-shm", "-journal"];
-/// Room that others may take meanwhile, and the side files of the draft.
+/// Space that others may take meanwhile, and the side files of the draft.
 const SLACK_BYTES: u64 = 4 * 1024 * 1024;
-/// Generations and epochs of a restored store begin at the second of the restore times this: far beyond what a
-/// server gives out in that time, and small enough for every reader of JSON.
+/// Generations and epochs of a restored store start at the second of the restore times this: far beyond what a
+/// server hands out in that time, and small enough for every JSON parser.
 const NUMBERS_PER_SECOND: i64 = 1_000_000;
 
-/// Changes the value of a secret with this name.
+/// Transforms the value of a secret with this name.
 pub type ChangeSecret<'a> = dyn Fn(&str, &[u8]) -> std::result::Result<Vec<u8>, String> + Send + 'a;
 
-/// Copies the store in `path` to the new file `to`, with every secret sealed and `note` as a further one.
+/// Copies the store at `path` to the new file `to`, with every secret sealed and `note` stored as an additional
+/// one.
 pub(super) fn back_up(path: &Path, to: &Path, seal: &ChangeSecret<'_>, note: Option<(&str, &[u8])>) -> Result<()> {
     if to.exists() {
-        return Err(failed(BACK_UP, format!("{} is there already", to.display())));
+        return Err(failed(BACK_UP, format!("{} already exists", to.display())));
     }
     remove_drafts(path);
     let needed = copied_bytes(path).map_err(|failure| failure.of(BACK_UP))?;
     Room::of(path, to).check(needed, health::free_bytes).map_err(|problem| failed(BACK_UP, problem))?;
-    // Beside the store, where its secrets are anyway; the copy itself never holds them.
-    // SQLite would make it with the mode that the umask leaves; an empty file it takes as it is.
+    // Beside the store, where its secrets are anyway; the backup itself never contains them.
+    // SQLite would create it with the mode that the umask leaves; it accepts an existing empty file.
     let draft = Draft::create(path, BACKUP).map_err(|error| failed(BACK_UP, error))?;
     let copied = (|| -> Tried<()> {
         connection::copy_into(path, &draft.path)?;
@@ -63,14 +65,14 @@ pub(super) fn back_up(path: &Path, to: &Path, seal: &ChangeSecret<'_>, note: Opt
     copy_file(&draft.path, to).map_err(|error| failed(BACK_UP, format!("cannot create {}: {error}", to.display())))
 }
 
-/// How large the copy will be: without pages that are not used.
+/// The size of the copy: without unused pages.
 fn copied_bytes(path: &Path) -> Tried<u64> {
     let store = connection::open(path)?;
     let read = |name: &str| -> Tried<i64> { Ok(store.pragma_query_value(None, name, |row| row.get(0))?) };
     Ok(((read("page_count")? - read("freelist_count")?) * read("page_size")?).max(0).cast_unsigned())
 }
 
-/// Where a backup takes room: for a draft beside the store, and for the copy.
+/// Where a backup needs space: for a draft beside the store, and for the copy.
 struct Room {
     store: PathBuf,
     copy: PathBuf,
@@ -85,7 +87,7 @@ impl Room {
         Self { store, copy, is_shared }
     }
 
-    /// `free` tells the free bytes of a file system, where it can.
+    /// `free` returns the free bytes of a file system, if known.
     fn check(&self, needed: u64, free: impl Fn(&Path) -> Option<u64>) -> std::result::Result<(), String> {
         let directories = match self.is_shared {
             true => vec![(&self.store, 2 * needed, "a draft and the copy")],
@@ -107,10 +109,10 @@ impl Room {
     }
 }
 
-/// Makes a store in `to`, where there is none, from a backup. The note is left out.
+/// Restores a backup into the new store `to`. The note is dropped.
 pub(super) fn restore(from: &Path, to: &Path, open: &ChangeSecret<'_>, note: &str, now: Millis) -> Result<()> {
     if to.exists() {
-        return Err(failed(RESTORE, format!("{} is there already, and a store is never replaced", to.display())));
+        return Err(failed(RESTORE, format!("{} already exists, and a store is never replaced", to.display())));
     }
     remove_drafts(to);
     let draft = Draft::create(to, RESTORING).map_err(|error| failed(RESTORE, error))?;
@@ -118,7 +120,7 @@ pub(super) fn restore(from: &Path, to: &Path, open: &ChangeSecret<'_>, note: &st
     copied.map_err(|error| failed(RESTORE, format!("cannot copy {}: {error}", from.display())))?;
     let checked = connection::open(&draft.path).and_then(|copy| check(&copy));
     checked.map_err(|failure| failure.of(RESTORE))?;
-    // Brings it to this program's schema, where no server looks.
+    // Migrated to this program's schema at a path where no server looks.
     let copy = connection::writer(&draft.path, None, OlderSchema::Migrate)?;
     let prepared = (|| -> Tried<()> {
         copy.execute("DELETE FROM secret WHERE name = ?1", [note])?;
@@ -168,17 +170,17 @@ fn change_secrets(copy: &Connection, change: &ChangeSecret<'_>) -> Tried<()> {
     Ok(())
 }
 
-/// To the agents, epochs and generations only ever rise, also over a restore.
+/// Agents rely on epochs and generations only ever rising, across restores too.
 fn raise_numbers(copy: &Connection, now: Millis) -> Tried<()> {
     let base = now / 1000 * NUMBERS_PER_SECOND;
     let newest: i64 = copy.query_row("SELECT newest FROM generation", [], |row| row.get(0))?;
-    // A clock that went back still leads up.
+    // Still rises if the clock went back.
     let by = (base - newest).max(NUMBERS_PER_SECOND);
     copy.execute("UPDATE process SET generation = generation + ?1", [by])?;
     copy.execute("UPDATE pool SET generation = generation + ?1", [by])?;
     copy.execute("UPDATE generation SET newest = newest + ?1", [by])?;
     copy.execute("UPDATE host SET epoch = max(epoch + ?2, ?1), online = 0", (base, NUMBERS_PER_SECOND))?;
-    // Nobody knows any more what hosts were told since, and what runs there.
+    // Nobody knows any more what hosts were told since then, and what runs there.
     copy.execute(
         "UPDATE upgrade_host SET state = 'skipped', reason = ?1, phrase = NULL WHERE state IN ('waiting', 'upgrading')",
         [RESTORED],
@@ -192,7 +194,8 @@ fn raise_numbers(copy: &Connection, now: Millis) -> Tried<()> {
     Ok(())
 }
 
-/// A file in the making, which is gone unless it is moved away. Its lock is held as long as somebody works on it.
+/// A file under construction, removed unless it is moved to its final path. Its lock is held while somebody works
+/// on it.
 struct Draft {
     path: PathBuf,
     file: File,
@@ -235,7 +238,7 @@ pub(super) fn remove_drafts(store: &Path) {
             .and_then(|entry| entry.strip_prefix(name))
             .and_then(|rest| [BACKUP, RESTORING].iter().find_map(|purpose| rest.strip_prefix(*purpose)))
             .map(str::to_owned);
-        // The side files have suffixes, and go with their draft.
+        // The side files have suffixes, and are removed with their draft.
         let is_draft = draft.is_some_and(|id| uuid::Uuid::try_parse(&id).is_ok());
         let is_left = || File::open(&path).is_ok_and(|file| file.try_lock().is_ok());
         if is_draft && is_left() {
@@ -244,12 +247,12 @@ pub(super) fn remove_drafts(store: &Path) {
     }
 }
 
-/// A new file for its owner alone.
+/// A new private file.
 fn private_new(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// For its owner alone, synced, and never over another file.
+/// Private, synced, and never over an existing file.
 fn copy_file(from: &Path, to: &Path) -> std::io::Result<()> {
     let mut source = File::open(from)?;
     let target = private_new(to)?;

@@ -29,7 +29,7 @@ pub(super) fn all(connection: &Connection) -> Tried<Vec<Business>> {
     Ok(businesses)
 }
 
-/// Placements, memberships and tokens lose it by their foreign keys.
+/// Foreign keys remove it from placements, memberships and tokens.
 pub(super) fn delete(connection: &Connection, id: u64) -> Tried<bool> {
     forget_scope(connection, &Scope::Business(id))?;
     let deleted = connection.prepare_cached("DELETE FROM business WHERE id = ?1")?.execute([exact(id)?])?;
@@ -112,7 +112,7 @@ pub(super) fn place(connection: &Connection, placements: &[(HostKey, Option<u64>
     Ok(Ok(()))
 }
 
-/// Looks for what is unknown first: a refusal must leave nothing behind.
+/// Checks for unknown businesses first: a refusal must leave nothing behind.
 pub(super) fn import(
     connection: &Connection,
     businesses: &[Business],
@@ -131,7 +131,7 @@ pub(super) fn import(
     place(connection, placements)
 }
 
-/// The business must be there.
+/// The business must exist.
 pub(super) fn place_one(connection: &Connection, host: &HostKey, business: Option<u64>) -> Tried<()> {
     let ip = host.ip.to_string();
     match business {
@@ -148,7 +148,7 @@ pub(super) fn place_one(connection: &Connection, host: &HostKey, business: Optio
     Ok(())
 }
 
-/// Where the address is placed.
+/// The business of the address.
 pub(super) fn business_of(connection: &Connection, host: &HostKey) -> Tried<Option<u64>> {
     let business: Option<i64> = connection
         .prepare_cached("SELECT business FROM placement WHERE cloud = ?1 AND ip = ?2")?

@@ -1,4 +1,4 @@
-//! How the model's types lie in columns.
+//! How model types are stored in columns.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -13,13 +13,13 @@ use uuid::Uuid;
 use super::failure::{Failure, Tried};
 use super::retention;
 
-/// SQLite has no unsigned numbers. None of ours reaches the border, except an argument that means
-/// "no limit", for which the largest number is as good.
+/// SQLite has no unsigned integers. None of our values reaches the limit, except an argument that means "no limit",
+/// for which the largest value does as well.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A number that names something and comes from outside: it is kept exactly or not at all.
+/// An identifier from outside: stored exactly or not at all.
 pub(super) fn exact(number: u64) -> Tried<i64> {
     i64::try_from(number).map_err(|_| Failure::Argument(format!("{number} is larger than {}", i64::MAX)))
 }
@@ -56,7 +56,7 @@ pub(super) fn host_and_agent(row: &Row<'_>, first: usize) -> Tried<(HostKey, Age
     Ok((host_key(row, first)?, parsed(row, first + 3, "agent id")?))
 }
 
-/// The id that an agent was bound to.
+/// An agent's alias.
 pub(super) fn alias(row: &Row<'_>, column: usize) -> Tried<Option<AgentId>> {
     let is_bound = row.get_ref(column)?.data_type() != rusqlite::types::Type::Null;
     is_bound.then(|| parsed(row, column, "agent id")).transpose()
@@ -72,12 +72,12 @@ pub(super) fn process_key(row: &Row<'_>, first: usize) -> Tried<ProcessKey> {
     Ok(ProcessKey::new(parsed(row, first, "namespace")?, parsed(row, first + 1, "process name")?))
 }
 
-/// A reading that is not finite is no reading.
+/// A reading that is not finite counts as missing.
 pub(super) fn finite(number: f64) -> f64 {
     if number.is_finite() { number } else { 0.0 }
 }
 
-/// JSON has no word for a number that is not finite.
+/// JSON cannot represent a number that is not finite.
 pub(super) fn snapshot_json(snapshot: &Snapshot) -> String {
     let mut snapshot = snapshot.clone();
     let usage = &mut snapshot.usage;
@@ -103,7 +103,7 @@ pub(super) struct SpecWriter {
 pub(super) struct WrittenSpec {
     pub(super) number: i64,
     pub(super) hash: SpecHash,
-    /// Keeps it alive, so that the address stays its own.
+    /// Keeps it alive, so that its address is not reused.
     _spec: Arc<Spec>,
 }
 
@@ -128,7 +128,7 @@ impl SpecWriter {
     }
 }
 
-/// Reads specs, each once however many rows name it.
+/// Reads specs, each once however many rows refer to it.
 #[derive(Default)]
 pub(super) struct SpecReader {
     read: HashMap<i64, Arc<Spec>>,

@@ -1,4 +1,4 @@
-//! How the file is opened, locked and brought to the newest schema.
+//! Opens, locks and migrates the file.
 
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -15,7 +15,7 @@ use crate::{Result, StoreError};
 const OPEN: &str = "open its file";
 const MIGRATE: &str = "bring its file to the newest schema";
 
-/// Entry `n` leads from schema `n` to `n + 1`; entries are only ever added.
+/// Entry `n` migrates schema `n` to `n + 1`; entries are only ever appended.
 const MIGRATIONS: [&str; 33] = [
     include_str!("migrations/0001_initial.sql"),
     include_str!("migrations/0002_events.sql"),
@@ -55,11 +55,11 @@ const MIGRATIONS: [&str; 33] = [
 /// 64 MiB in pages of 4 KiB.
 const LOG_PAGES_MAX: i64 = 16_384;
 
-/// No statement is made anew while fewer than this many are in use.
+/// No statement is prepared again while fewer than this many are in use.
 const STATEMENTS_CACHED: usize = 128;
 
-/// How long a server waits for the one before it: the kernel needs a moment to end a process with much memory, and until
-/// then it holds its lock.
+/// How long a server waits for its predecessor: the kernel takes a moment to end a process with much memory, which
+/// holds its lock until then.
 const PREDECESSOR_LIMIT: Duration = Duration::from_secs(2);
 const LOCK_POLL: Duration = Duration::from_millis(20);
 
@@ -100,17 +100,17 @@ impl Lock {
     }
 }
 
-/// What becomes of a file with the schema of an older version.
+/// What to do with a file that has an older schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OlderSchema {
     Migrate,
-    /// Nobody asked for it: a server of that version could not go on.
+    /// Nobody asked to migrate: a server of that version could no longer use it.
     Refuse,
-    /// As `Refuse`, because a server of that version runs on the file.
+    /// As `Refuse`, because a server of that version is running on the file.
     Served,
 }
 
-/// The writer's connection, with the newest schema. `pages_max` bounds the file.
+/// The writer's connection, migrated to the newest schema. `pages_max` bounds the file.
 pub(super) fn writer(path: &Path, pages_max: Option<u32>, older: OlderSchema) -> Result<Connection> {
     // SQLite gives its side files the mode of this one.
     drop(private_file(path)?);
@@ -128,15 +128,15 @@ pub(super) fn reader(path: &Path) -> Tried<Connection> {
 fn configured(path: &Path, pages_max: Option<u32>) -> Tried<Connection> {
     let connection = open(path)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    // FULL: a commit has reached the disk, not only the kernel, before it is answered.
+    // FULL: a commit is on disk, not only in the kernel, before it is answered.
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", true)?;
     // A task for every host is one transaction; it should fit into the cache (in KiB).
     connection.pragma_update(None, "cache_size", -65_536)?;
-    // What a job would have to undo is kept aside while it runs; it is small beside the cache.
+    // The statement journal is kept in memory while a job runs; it is small compared with the cache.
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    // The writer copies the log into the file after it has answered, not inside a commit; this is
-    // for the log that it could not keep up with.
+    // The writer checkpoints after it has answered, not inside a commit; this is for the log that it could not keep
+    // up with.
     connection.pragma_update_and_check(None, "wal_autocheckpoint", LOG_PAGES_MAX, |_| Ok(()))?;
     connection.pragma_update(None, "journal_size_limit", LOG_PAGES_MAX * 4096)?;
     if let Some(pages) = pages_max {
@@ -151,19 +151,19 @@ pub(super) fn open(path: &Path) -> Tried<Connection> {
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(Duration::from_secs(5))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
-    // The files of the log stay when the last connection is closed: on a full disk they could not be made
-    // anew, and nothing could be read. The writer empties the log instead when it ends.
+    // The log files stay when the last connection is closed: on a full disk they could not be recreated, and
+    // nothing could be read. The writer empties the log when it ends instead.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(connection)
 }
 
-/// For a file that must not change, and may be on a medium that cannot.
+/// For a file that must not change, possibly on a read-only medium.
 pub(super) fn open_read_only(path: &Path) -> Tried<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Ok(Connection::open_with_flags(path, flags)?)
 }
 
-/// The store as it is now, also beside a server that writes to it.
+/// The current store, even while a server writes to it.
 pub(super) fn copy_into(path: &Path, to: &Path) -> Tried<()> {
     let target = to.to_str().ok_or_else(|| Failure::Argument(format!("{} is not UTF-8", to.display())))?;
     open(path)?.execute("VACUUM INTO ?1", [target])?;
@@ -172,7 +172,7 @@ pub(super) fn copy_into(path: &Path, to: &Path) -> Tried<()> {
 
 fn private_file(path: &Path) -> Result<File> {
     let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
-    // One that was restored or copied here may have another mode.
+    // A file that was restored or copied here may have another mode.
     let closed = opened.and_then(|file| {
         if file.metadata()?.mode() & 0o077 != 0 {
             file.set_permissions(Permissions::from_mode(0o600))?;
@@ -191,7 +191,7 @@ fn migrate(connection: &mut Connection, older: OlderSchema) -> Result<()> {
     if found > known {
         return Err(StoreError::Newer { found, known });
     }
-    // An empty file is just being made.
+    // An empty file is being created right now.
     if (1..known).contains(&found) && older != OlderSchema::Migrate {
         let problem = match older {
             OlderSchema::Served => {

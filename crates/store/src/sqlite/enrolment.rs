@@ -1,8 +1,8 @@
 //! Join tokens, and the binding of hosts to agents.
 //!
-//! Who is at the door is told by the fingerprint of its key. A known host opens only to its own key, to a
-//! token that names it, or once after an operator allowed it. Expiry, cloud area and host bind repetitions
-//! too: a token whose time is over opens nothing.
+//! An agent is identified by the fingerprint of its key. A known host opens only to its own key, to a token that
+//! names it, or once after an operator allowed it. Expiry, cloud area and host apply to repeated enrolments too: an
+//! expired token opens nothing.
 
 use proctor_model::{AgentId, HostFacts, HostKey};
 use rusqlite::{Connection, Row};
@@ -13,7 +13,7 @@ use super::failure::Tried;
 use super::{audit, followers, hosts, identity};
 use crate::{AuditPhase, EnrolRefusal, Enrolled, Enrolment, JoinToken, JoinTokenRecord, Millis, REFUSALS_AUDITED_MAX};
 
-/// A token that is put again keeps the count of its uses.
+/// Storing a token again keeps its count of uses.
 pub(super) fn put_token(connection: &Connection, token: &JoinToken) -> Tried<()> {
     let business = token.business.map(exact).transpose()?;
     let host = token.host.map(|host| host.to_string());
@@ -77,7 +77,7 @@ pub(super) fn is_same_secret(a: &str, b: &str) -> bool {
     a.len() == b.len() && std::hint::black_box(differing) == 0
 }
 
-/// All checks come before the first change of a host.
+/// All checks come before the first change to a host.
 pub(super) fn enrol(
     connection: &Connection,
     enrolment: &Enrolment,
@@ -86,7 +86,7 @@ pub(super) fn enrol(
     let Some(JoinTokenRecord { token, used, refused }) =
         token_of(connection, &enrolment.token_id, &enrolment.token_secret_hash)?
     else {
-        // Nothing is kept of whoever has no token: they could fill the store.
+        // Nothing is stored for callers without a token: they could fill the store.
         return Ok(Err(EnrolRefusal::UnknownToken));
     };
     identity::give_up_address(connection, &enrolment.host)?;
@@ -114,7 +114,7 @@ pub(super) fn enrol(
     Ok(Ok(Enrolled { displaced }))
 }
 
-/// The same key for the same host once more: one use lets no second host in, nor a host to a second address.
+/// The same key for the same host again: one use admits neither a second host nor a second address of it.
 fn is_repeated(connection: &Connection, enrolment: &Enrolment) -> Tried<bool> {
     let repeated = connection
         .prepare_cached("SELECT 1 FROM token_use WHERE token = ?1 AND fingerprint = ?2 AND host IN (?3, '')")?
@@ -186,7 +186,7 @@ fn business_refusal(
     Ok(of_token.map(|of_token| EnrolRefusal::WrongBusiness { host, of_token }))
 }
 
-/// Only the first refusals of a token are audited; all of them are counted.
+/// Only the first refusals of a token are audited; all are counted.
 fn keep_refusal(
     connection: &Connection,
     enrolment: &Enrolment,
@@ -209,11 +209,11 @@ struct Known {
     there: Option<Bound>,
     /// The row that the agent's id is bound to, which may be the same.
     mine: Option<Bound>,
-    /// Another row that answers to the agent's id.
+    /// Another row that has the agent's id as its alias.
     alias: Option<Bound>,
 }
 
-/// What enrolment needs of a host's row; `agent` is None while no agent serves it.
+/// The part of a host's row that enrolment needs; `agent` is None while no agent serves it.
 struct Bound {
     id: i64,
     host: HostKey,
@@ -235,12 +235,12 @@ impl Known {
         Ok(Self { there, mine, alias })
     }
 
-    /// Whether the key is that of the host, or of the agent's present host.
+    /// Whether the key belongs to the host, or to the agent's current host.
     fn has_key(&self, enrolment: &Enrolment) -> bool {
         [&self.there, &self.mine].into_iter().flatten().any(|row| row.has_key(enrolment))
     }
 
-    /// In the words of the audit.
+    /// As the audit log says it.
     fn outcome(&self, enrolment: &Enrolment) -> &'static str {
         match (&self.there, &self.mine) {
             (None, None) if enrolment.needs_approval => "new host, awaits approval",
@@ -311,7 +311,7 @@ fn use_token(connection: &Connection, enrolment: &Enrolment, now: Millis) -> Tri
     Ok(())
 }
 
-/// Only a new host gets a business from its token, and only where its address has none.
+/// Only a new host gets a business from its token, and only if its address has none.
 fn bind(connection: &Connection, enrolment: &Enrolment, token: &JoinToken, known: Known, now: Millis) -> Tried<()> {
     match (known.there, known.mine) {
         (None, None) => {
@@ -321,7 +321,7 @@ fn bind(connection: &Connection, enrolment: &Enrolment, token: &JoinToken, known
                 None => Ok(()),
             }
         }
-        // Its machine has a new address; all that is known of it stays. What was approved is the old address.
+        // Its machine has a new address; everything known about it stays. Only the old address was approved.
         (None, Some(mine)) => {
             businesses::carry_over(connection, &mine.host, &enrolment.host)?;
             if enrolment.needs_approval {
@@ -338,8 +338,8 @@ fn bind(connection: &Connection, enrolment: &Enrolment, token: &JoinToken, known
     }
 }
 
-/// Nothing is known of what the agent has heard before: one that comes with the ledger of a host that was removed is told
-/// all that is registered, and lets go of the rest.
+/// Nothing is known about what the agent has been told: one that comes with the ledger of a removed host is sent
+/// everything that is registered, and drops the rest.
 fn insert(connection: &Connection, enrolment: &Enrolment, now: Millis) -> Tried<()> {
     let HostKey { cloud, supplier, ip } = enrolment.host;
     connection.prepare_cached("UPDATE generation SET newest = newest + 1 WHERE newest > 0")?.execute([])?;
@@ -362,7 +362,7 @@ fn insert(connection: &Connection, enrolment: &Enrolment, now: Millis) -> Tried<
     Ok(())
 }
 
-/// Another agent or key ends the session that is open, by a higher epoch, and begins without a past.
+/// Another agent or key closes the open session, by a higher epoch, and starts without history.
 fn update(connection: &Connection, id: i64, enrolment: &Enrolment, now: Millis) -> Tried<()> {
     let HostKey { cloud, supplier, ip } = enrolment.host;
     let address = (cloud, supplier, ip.to_string());
@@ -380,7 +380,7 @@ fn update(connection: &Connection, id: i64, enrolment: &Enrolment, now: Millis) 
     Ok(())
 }
 
-/// The host that the agent served before is served by nobody until an agent enrols for it.
+/// The host that the agent served before is unserved until an agent enrols for it.
 fn leave(connection: &Connection, mine: &Bound, now: Millis) -> Tried<()> {
     connection
         .prepare_cached(
@@ -392,7 +392,7 @@ fn leave(connection: &Connection, mine: &Bound, now: Millis) -> Tried<()> {
     Ok(())
 }
 
-/// Its session ends, by a higher epoch, and no other opens before an operator approves it.
+/// Its session is closed, by a higher epoch, and none opens until an operator approves it.
 fn await_approval(connection: &Connection, mine: &Bound, now: Millis) -> Tried<()> {
     connection
         .prepare_cached(
@@ -404,10 +404,10 @@ fn await_approval(connection: &Connection, mine: &Bound, now: Millis) -> Tried<(
     Ok(())
 }
 
-/// To the agent, epochs and generations only ever rise: what it meets at its new host must be
-/// newer than all that it saw at the one it left.
+/// To the agent, epochs and generations only ever rise: those of its new host must be above all that it saw at its
+/// old one.
 fn raise(connection: &Connection, there: &Bound, mine: &Bound) -> Tried<()> {
-    // What the agent before it had seen of this host says nothing about this one.
+    // What the previous agent had seen of this host says nothing about this one.
     connection
         .prepare_cached(
             "UPDATE host SET epoch = max(epoch, ?2), pruned_generation = 0, seen_generation = 0 WHERE id = ?1",

@@ -1,7 +1,7 @@
-//! Events: a row each, added at the end, read in order, forgotten from the beginning.
+//! Events: one row each, appended, read in order, pruned from the beginning.
 //!
-//! An agent speaks of the processes of its own host alone: an event about another process is kept as one about the
-//! host, so that whoever reads a namespace, or hears of it by webhook, gets nothing that a stranger made up.
+//! An agent reports only on processes of its own host: an event about another process is stored as one about the
+//! host, so that readers of a namespace, and its webhooks, get nothing that a stranger made up.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -56,8 +56,8 @@ pub(super) fn append_own(connection: &Connection, events: Vec<(AgentId, Event)>,
     Ok(kept)
 }
 
-/// The event; without its process, but with the name in a detail, where its host does not have this process and did
-/// not have it lately; and without a report id that no spec of the process has, or had.
+/// The event; without its process (whose name becomes a detail) if the host does not have it and did not have it
+/// recently; and without a report id that no spec of the process has, or had.
 fn about_own<'a>(connection: &Connection, agent: &AgentId, event: &'a Event) -> Tried<Cow<'a, Event>> {
     let process = event.process.as_ref().map(|key| process_of(connection, agent, key)).transpose()?.flatten();
     match (&event.process, process, event.report_id) {
@@ -76,7 +76,7 @@ fn about_own<'a>(connection: &Connection, agent: &AgentId, event: &'a Event) -> 
     }
 }
 
-/// The process on this agent's host, registered or not any more.
+/// The process on this agent's host, registered or no longer.
 fn process_of(connection: &Connection, agent: &AgentId, key: &ProcessKey) -> Tried<Option<i64>> {
     let name = key.name.as_str();
     let mut statement = connection.prepare_cached(
@@ -87,7 +87,7 @@ fn process_of(connection: &Connection, agent: &AgentId, key: &ProcessKey) -> Tri
     Ok(rows.next()?.map(|row| row.get(0)).transpose()?)
 }
 
-/// Whether a spec of the process says so: who reads the events of a report id trusts it.
+/// Whether a spec of the process has this report id: readers of its events rely on that.
 fn reports(connection: &Connection, process: i64, report_id: i64) -> Tried<bool> {
     let mut statement = connection.prepare_cached(
         "SELECT 1 FROM spec WHERE json ->> '$.report_id' = ?2
@@ -190,7 +190,7 @@ pub(super) fn count(connection: &Connection, query: &EventCountQuery) -> Tried<B
     let until = query.from.saturating_add(step.saturating_mul(i64::from(query.steps)));
     let mut narrowed = narrowed_by(&query.which);
     narrowed.by_both("stored_at >= ? AND stored_at < ?", query.from, until);
-    // The numbers are ours, and steps times kinds bounds the rows.
+    // The step and count are our own, so steps times kinds bounds the rows.
     let sql = format!(
         "SELECT (stored_at - {}) / {step}, kind, count(*) FROM event WHERE {} GROUP BY 1, 2 LIMIT ?",
         query.from,
@@ -207,7 +207,7 @@ pub(super) fn count(connection: &Connection, query: &EventCountQuery) -> Tried<B
     Ok(series)
 }
 
-/// The id of the newest event that was ever there.
+/// The id of the newest event ever stored.
 fn newest(connection: &Connection) -> Tried<u64> {
     let newest: Option<i64> = connection
         .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'event'")?

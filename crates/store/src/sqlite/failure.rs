@@ -1,4 +1,4 @@
-//! What can go wrong inside a job, before it is known which call the job belongs to.
+//! Errors inside a job, before it is known which call the job belongs to.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(super) enum Failure {
     Damaged(String),
     /// An argument that contradicts itself.
     Argument(String),
-    /// No space, noticed before SQLite does.
+    /// Out of space, detected before SQLite is.
     Full,
 }
 

@@ -14,7 +14,7 @@ use super::hosts;
 use crate::fleet::ReasonKey;
 use crate::{Fleet, FleetHost, FleetProcess, FleetSpec, Health, SpecNumber};
 
-/// Of the reason of a process: its text, and what it says.
+/// The reason of a process: its text and its phrase.
 const REASON_BYTES_MAX: usize = 1024;
 
 /// `before` is an earlier answer: specs that it has are not parsed again.
@@ -22,7 +22,7 @@ pub(super) fn read(connection: &Connection, before: Option<&Fleet>) -> Tried<Fle
     let mut fleet = Fleet::default();
     let by_row = read_hosts(connection, &mut fleet)?;
     let mut builder = Builder { connection, before, fleet, keys: HashMap::new(), versions: HashMap::new() };
-    // In the order of the table: an index would lead through its pages at random.
+    // In table order: an index would visit its pages at random.
     let mut statement = connection.prepare_cached(
         "SELECT namespace, name, host, spec, phase, managed, phase_since, restarts, cpu, memory, evicted, health, version,
                 reason, id
@@ -30,7 +30,7 @@ pub(super) fn read(connection: &Connection, before: Option<&Fleet>) -> Tried<Fle
     )?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        // The process of a host that no agent serves is nobody's.
+        // A process of an unserved host is left out.
         if let Some(host) = by_row.get(&row.get(2)?) {
             builder.add(row, *host)?;
         }
@@ -38,7 +38,7 @@ pub(super) fn read(connection: &Connection, before: Option<&Fleet>) -> Tried<Fle
     Ok(builder.sorted())
 }
 
-/// Returns where each host is, by its row.
+/// Returns the index of each host by its row id.
 fn read_hosts(connection: &Connection, fleet: &mut Fleet) -> Tried<HashMap<i64, u32>> {
     #[derive(Deserialize)]
     struct Facts<'a> {
@@ -119,7 +119,7 @@ impl Builder<'_> {
         Ok(number)
     }
 
-    /// What it says is in the snapshot alone; few of them are read.
+    /// The reason is only in the snapshot; few of those are read.
     fn reason(&self, text: &str, process: i64) -> Tried<Message> {
         let mut statement =
             self.connection.prepare_cached("SELECT json -> '$.reason_phrase' FROM snapshot WHERE process = ?1")?;
@@ -160,7 +160,7 @@ impl Builder<'_> {
 }
 
 impl Builder<'_> {
-    /// With keys in the order of namespaces and names, and processes in that of keys and hosts.
+    /// Sorts keys by namespace and name, and processes by key and host.
     fn sorted(self) -> Fleet {
         let mut fleet = self.fleet;
         let mut order: Vec<u32> = (0..index(fleet.keys.len())).collect();

@@ -1,4 +1,4 @@
-//! What agents and relays believe while the authority is being replaced.
+//! Which authorities agents and relays trust while the authority is being rotated.
 
 use proctor_model::{AgentId, RelayId};
 use rusqlite::Connection;
@@ -21,7 +21,7 @@ pub(super) fn keep(connection: &Connection, peer: &str, trust: Option<&PeerTrust
     Ok(())
 }
 
-/// Who enrols again, or is known no more, has said nothing.
+/// A peer that enrols again, or is no longer known, has reported nothing.
 pub(super) fn forget_agent(connection: &Connection, agent: &AgentId) -> Tried<()> {
     keep(connection, &PeerTrust::peer_of_agent(agent), None)
 }

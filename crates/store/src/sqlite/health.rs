@@ -9,14 +9,14 @@ use rusqlite::Connection;
 use super::failure::{Failure, Tried};
 use crate::DiskSpace;
 
-/// With less than this, most changes fail though a very small one may still fit into the log.
+/// With less than this, most changes fail although a very small one may still fit into the log.
 const FREE_BYTES_MIN: u64 = 1024 * 1024;
 
-/// What every file of SQLite begins with.
+/// The header of every SQLite file.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// Asks SQLite, which may answer from its cache, and looks whether the file is still where it was: one that
-/// was removed under the server is written on, and gone with its last descriptor.
+/// Queries SQLite, which may answer from its cache, and checks that the file is still at its path: writes to a
+/// deleted file succeed, and are lost when the last descriptor is closed.
 pub(super) fn read(connection: &Connection, path: &Path) -> Tried<()> {
     let mut begins = [0; MAGIC.len()];
     let file = File::open(path).and_then(|mut file| file.read_exact(&mut begins));
@@ -27,7 +27,7 @@ pub(super) fn read(connection: &Connection, path: &Path) -> Tried<()> {
     Ok(connection.query_row("SELECT count(*) FROM secret", [], |_| Ok(()))?)
 }
 
-/// Commits a page that says what it said before.
+/// Commits a page with its old contents.
 pub(super) fn write(connection: &Connection, path: &Path) -> Tried<()> {
     let version: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     connection.pragma_update(None, "user_version", version)?;
@@ -37,12 +37,12 @@ pub(super) fn write(connection: &Connection, path: &Path) -> Tried<()> {
     Ok(())
 }
 
-/// None where the file system does not say.
+/// None if the file system does not say.
 pub(super) fn free_bytes(path: &Path) -> Option<u64> {
     disk_space(path).map(|space| space.free_bytes)
 }
 
-/// None where the file system does not say.
+/// None if the file system does not say.
 pub(super) fn disk_space(path: &Path) -> Option<DiskSpace> {
     let file_system = rustix::fs::statvfs(path).ok()?;
     let bytes = |blocks: u64| blocks.saturating_mul(file_system.f_frsize);

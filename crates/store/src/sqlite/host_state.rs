@@ -1,7 +1,7 @@
-//! What the store has of one host, in short.
+//! The summary of a host.
 //!
-//! Promised: one narrow row is read for each process and pool, and no spec and no snapshot. There is nothing to invalidate:
-//! the hashes are made of the rows that assignments and observations are made of, from one moment of the store.
+//! Promised: reads one narrow row per process and pool, no spec and no snapshot. There is nothing to invalidate:
+//! the hashes are computed from the same rows as assignments and observations, from one snapshot of the store.
 
 use proctor_model::{AgentId, AgentState, PoolLimits, StateHash};
 use rusqlite::{Connection, OptionalExtension};
@@ -25,7 +25,7 @@ pub(super) fn read(connection: &Connection, agent: &AgentId) -> Tried<Option<Hos
         processes.iter().map(|(namespace, name, generation, ..)| (namespace.as_str(), name.as_str(), *generation)),
         pools.iter().map(|(namespace, id, generation)| (namespace.as_str(), id.as_str(), *generation)),
     );
-    // A name that no process has: an agent cannot have observed what is not known here.
+    // A name that no process has: an agent cannot have observed a process that is unknown here.
     let unknown = processes.iter().any(|(.., digest)| digest.is_none()).then_some((("", "", 0), false));
     let observed = processes.iter().map(|(namespace, name, _, managed, digest)| {
         ((namespace.as_str(), name.as_str(), digest.unwrap_or_default()), *managed)

@@ -13,7 +13,7 @@ use super::where_clause::WhereClause;
 use super::{events, identity};
 use crate::{Cordon, EndedSession, HostLocation, HostQuery, HostRecord, Millis, Refusal, UnservedHost};
 
-/// The columns that [`site`] reads, and then those that [`host_record`] reads.
+/// The columns that [`site`] reads, followed by those that [`host_record`] reads.
 macro_rules! select {
     (site, $rest:literal) => {
         concat!(
@@ -46,7 +46,7 @@ pub(super) fn list(connection: &Connection, query: &HostQuery) -> Tried<Vec<Host
         || coalesce(json_extract(facts, '$.hostname'), '')), ?)";
     narrowed.by_some(has_text, query.text.as_ref().map(|text| text.to_lowercase()));
     if let Some(ScopeSet { everywhere: false, businesses, clouds, namespaces: _ }) = &query.scopes {
-        // A host as a whole is in no namespace.
+        // A host as a whole has no namespace.
         let inside = "(business IN (SELECT value FROM json_each(?)) OR cloud IN (SELECT value FROM json_each(?)))";
         narrowed.by_both(inside, to_json(businesses), to_json(clouds));
     }
@@ -132,7 +132,7 @@ pub(super) fn sites_by_agent(connection: &Connection, agents: &[AgentId]) -> Tri
     Ok(in_order(found, &order))
 }
 
-/// So many hosts, or more, are found quicker by reading all of them than by asking for each.
+/// From this many hosts on, reading all of them is faster than querying each.
 pub(super) fn whole_from(connection: &Connection) -> Tried<usize> {
     const AT_LEAST: u32 = 1000;
     let newest: u32 =
@@ -140,7 +140,7 @@ pub(super) fn whole_from(connection: &Connection) -> Tried<usize> {
     Ok(AT_LEAST.max(newest / 4) as usize)
 }
 
-/// A slot for each name, and the slot of each in the order of the question.
+/// A slot for each distinct name, and the slot of each name in the query's order.
 fn slots<K: Eq + Hash>(names: impl ExactSizeIterator<Item = K>) -> (HashMap<K, usize>, Vec<usize>) {
     let mut slots = HashMap::with_capacity(names.len());
     let slot = |name| {
@@ -151,7 +151,7 @@ fn slots<K: Eq + Hash>(names: impl ExactSizeIterator<Item = K>) -> (HashMap<K, u
     (slots, order)
 }
 
-/// What is in the slots, in the order of the question.
+/// The contents of the slots in the query's order.
 fn in_order<T: Clone>(found: Vec<Option<T>>, order: &[usize]) -> Vec<Option<T>> {
     if found.len() == order.len() {
         return found; // nothing is named twice
@@ -159,7 +159,7 @@ fn in_order<T: Clone>(found: Vec<Option<T>>, order: &[usize]) -> Vec<Option<T>> 
     order.iter().map(|slot| found[*slot].clone()).collect()
 }
 
-/// Shows the row of every host that an agent serves.
+/// Visits the row of every host that an agent serves.
 fn each_site(connection: &Connection, mut see: impl FnMut(&Row<'_>) -> Tried<()>) -> Tried<()> {
     let mut statement = connection.prepare_cached(select!(site, "agent IS NOT NULL"))?;
     let mut rows = statement.query([])?;
@@ -183,7 +183,7 @@ fn each_by_key<T>(
     keys.iter().map(find).collect()
 }
 
-/// By the agent's own id, else by an alias.
+/// By the agent's own id, otherwise by an alias.
 fn each_by_agent<T>(
     connection: &Connection,
     [own, alias]: [&str; 2],
@@ -304,13 +304,13 @@ pub(super) fn bind_aliases(connection: &Connection, bindings: &[(HostKey, AgentI
     bindings.iter().map(bind).collect()
 }
 
-/// An agent's own id goes before the alias of another host.
+/// An agent's own id takes precedence over the alias of another host.
 pub(super) fn forget_alias(connection: &Connection, agent: &AgentId) -> Tried<()> {
     connection.prepare_cached("UPDATE host SET alias = NULL WHERE alias = ?1")?.execute([agent.as_str()])?;
     Ok(())
 }
 
-/// The row of the host that the agent is bound to.
+/// The row of the agent's host.
 pub(super) fn row_of(connection: &Connection, agent: &AgentId) -> Tried<Option<i64>> {
     let id = connection
         .prepare_cached("SELECT id FROM host WHERE agent = ?1")?
@@ -336,7 +336,7 @@ pub(super) fn set_newest_generation(connection: &Connection, newest: i64) -> Tri
     Ok(())
 }
 
-/// A revoked key has a newer epoch without a session: its end is told all the same.
+/// A revoked key has a newer epoch without a session: the end of its session is still recorded.
 pub(super) fn end_sessions(connection: &Connection, ended: Vec<EndedSession>, now: Millis) -> Tried<()> {
     let mut mark = connection.prepare_cached(
         "UPDATE host SET online = 0, presence_changed_at = iif(online, ?3, presence_changed_at), untold = ?4

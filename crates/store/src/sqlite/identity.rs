@@ -1,4 +1,4 @@
-//! Which key may speak for a host: sessions, revocation, removal, and leave to rejoin.
+//! Which key may speak for a host: sessions, revocation, removal, and permission to rejoin.
 
 use std::net::IpAddr;
 
@@ -11,8 +11,8 @@ use super::failure::Tried;
 use super::followers;
 use crate::{AuditDraft, AuditPhase, ENROLMENT_ACTOR, HostRemoval, Millis, SessionOpening, SessionRefusal};
 
-/// A key that was replaced or revoked, and state that is older than what was settled, open nothing. One
-/// leave to rejoin lets older state in, and is used up by it.
+/// A replaced or revoked key, and state that is older than what was settled, open nothing. A permission to rejoin
+/// admits older state once.
 pub(super) fn open_session(
     connection: &Connection,
     opening: &SessionOpening,
@@ -43,7 +43,7 @@ pub(super) fn open_session(
     }
     if row.get(5)? {
         let refusal = SessionRefusal::AwaitsApproval { host: host_key(row, 6)? };
-        // By these an operator tells what to approve.
+        // An operator identifies what to approve by these.
         connection
             .prepare_cached("UPDATE host SET facts = ?2 WHERE id = ?1 AND facts <> ?2")?
             .execute((id, to_json(&opening.facts)))?;
@@ -65,10 +65,10 @@ pub(super) fn open_session(
     Ok(Ok(epoch.cast_unsigned()))
 }
 
-/// How long an answer that was lost may be asked for again.
+/// How long a lost answer may be requested again.
 const ASK_AGAIN_MS: Millis = 15 * 60 * 1000;
 
-/// A key that was replaced or revoked never comes back; nor does one before an operator has said so.
+/// A replaced or revoked key never comes back; nor does one before an operator has approved it.
 pub(super) fn let_back(
     connection: &Connection,
     agent: &AgentId,
@@ -101,7 +101,7 @@ pub(super) fn let_back(
     if is_valid {
         return Ok(Ok(()));
     }
-    // The host is served: this is an old copy of its state, for which nobody is to approve anything.
+    // The host is served: this is an old copy of its state, and there is nothing to approve.
     if row.get(9)? {
         return Ok(Err(SessionRefusal::CertificateExpired { host }));
     }
@@ -151,7 +151,7 @@ pub(super) fn settle_session(connection: &Connection, agent: &AgentId, epoch: u6
     Ok(settled == 1)
 }
 
-/// Also for a host whose agent has left it.
+/// Also for a host whose agent has moved away.
 pub(super) fn allow_rejoin(connection: &Connection, host: &HostKey, until: Option<Millis>) -> Tried<bool> {
     let allowed = connection
         .prepare_cached("UPDATE host SET rejoin_until = ?3 WHERE cloud = ?1 AND ip = ?2")?
@@ -159,7 +159,7 @@ pub(super) fn allow_rejoin(connection: &Connection, host: &HostKey, until: Optio
     Ok(allowed == 1)
 }
 
-/// The key is revoked on every host that it serves or once served, with or without an agent.
+/// The key is revoked on every host that it serves or ever served, with or without an agent.
 pub(super) fn revoke(connection: &Connection, host: &HostKey, now: Millis) -> Tried<Option<Vec<(AgentId, u64)>>> {
     let key: Option<String> = connection
         .prepare_cached("SELECT fingerprint FROM host WHERE cloud = ?1 AND ip = ?2")?
@@ -188,18 +188,18 @@ pub(super) fn revoke(connection: &Connection, host: &HostKey, now: Millis) -> Tr
     Ok(Some(revoked))
 }
 
-/// Whether the key was ever revoked, on whatever host.
+/// Whether the key was ever revoked, on any host.
 pub(super) fn is_revoked(connection: &Connection, key_fingerprint: &str) -> Tried<bool> {
     Ok(connection.prepare_cached("SELECT 1 FROM revoked_key WHERE fingerprint = ?1")?.exists([key_fingerprint])?)
 }
 
-/// What is removed of a host in one go, with the revisions of each process: some milliseconds of the writer.
+/// Processes removed per step, with their revisions: a few milliseconds of the writer.
 const SLICE_ROWS: u32 = 200;
 
-/// Of a row whose removal has begun.
+/// Matches the rows whose removal has begun.
 pub(super) const IS_REMOVED: &str = "agent IS NULL AND fingerprint = 'removed ' || id";
 
-/// The first step of a removal: the host has no agent any more, opens to no key and has no address, so that whoever
+/// The first step of a removal: the host has no agent, no key opens it, and it has no address, so that whoever
 /// enrols there finds nothing of it.
 pub(super) fn begin_removal(connection: &Connection, host: &HostKey) -> Tried<Option<HostRemoval>> {
     let mut statement =
@@ -221,21 +221,21 @@ pub(super) fn begin_removal(connection: &Connection, host: &HostKey) -> Tried<Op
     Ok(Some(HostRemoval { agent, row: row_id }))
 }
 
-/// Earlier versions left a host its address until the removal was finished.
+/// Earlier versions kept the address of a host until its removal was finished.
 pub(super) fn give_up_address(connection: &Connection, host: &HostKey) -> Tried<()> {
     let sql = format!("UPDATE host SET ip = 'removed ' || id WHERE cloud = ?1 AND ip = ?2 AND {IS_REMOVED}");
     connection.prepare_cached(&sql)?.execute((host.cloud, host.ip.to_string()))?;
     Ok(())
 }
 
-/// A slice of any removal that has begun; how many rows are gone.
+/// A slice of any removal that has begun; returns how many rows were deleted.
 pub(super) fn remove_any_slice(connection: &Connection) -> Tried<u64> {
     let sql = format!("SELECT id FROM host WHERE {IS_REMOVED} LIMIT 1");
     let id: Option<i64> = connection.prepare_cached(&sql)?.query_row([], |row| row.get(0)).optional()?;
     id.map_or(Ok(0), |id| remove_slice(connection, id))
 }
 
-/// The next step; how many rows are gone, 0 after the last.
+/// The next step; returns how many rows were deleted, 0 after the last.
 pub(super) fn remove_slice(connection: &Connection, id: i64) -> Tried<u64> {
     if !connection.prepare_cached(&format!("SELECT 1 FROM host WHERE id = ?1 AND {IS_REMOVED}"))?.exists([id])? {
         return Ok(0);

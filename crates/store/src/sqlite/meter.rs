@@ -1,4 +1,4 @@
-//! Counts calls and their time.
+//! Counts calls and their latency.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Counts a call that began then.
+    /// Counts a call that began at this time.
     pub(super) fn count<T>(&self, what: &'static str, begun: Instant, result: Result<T>) -> Result<T> {
         let took = begun.elapsed();
         let seconds = took.as_secs_f64();

@@ -1,8 +1,8 @@
 //! The store in one SQLite file, for a control plane of one server.
 //!
-//! Promised: what [`Store`](crate::Store) promises, on a file held exclusively by this process. Writes go through one
-//! thread that commits pending calls together (`writer`); reads never wait for it (`readers`). Dropping the store
-//! finishes what was queued, ends the thread and releases the file.
+//! Promised: what [`Store`](crate::Store) promises, on a file held exclusively by this process. Writes go through
+//! one thread that commits pending calls together (`writer`); reads never wait for it (`readers`). Dropping the
+//! store finishes queued writes, ends the thread and releases the file.
 //! Absent: a clock, caches between calls, and sharing the file with a second server.
 //! Start at `store` (the traits), then the file of an area.
 
@@ -67,13 +67,13 @@ impl SqliteStore {
         Self::open_with(path, None, Sharing::Alone).await
     }
 
-    /// Opens the file beside a server that may hold it: for tools that add an app or a token. Fails if the file has
-    /// an older schema: the server of that version would not understand what it finds afterwards.
+    /// Opens the file while a server may hold it: for tools that add an app or a token. Fails if the file has an
+    /// older schema, because the server of that version would not understand it afterwards.
     pub async fn open_beside(path: &Path) -> Result<Self> {
         Self::open_with(path, None, Sharing::Beside(OlderSchema::Refuse)).await
     }
 
-    /// As [`Self::open_beside`]; brings the file of a stopped server to this program's schema.
+    /// As [`Self::open_beside`], but migrates the file of a stopped server to this program's schema.
     pub async fn open_beside_migrating(path: &Path) -> Result<Self> {
         Self::open_with(path, None, Sharing::Beside(OlderSchema::Migrate)).await
     }
@@ -84,16 +84,16 @@ impl SqliteStore {
         Self::open_with(path, Some(pages_max), Sharing::Alone).await
     }
 
-    /// As [`Self::open_beside`]; every write after the next `left` answers [`StoreError::Closed`]. For tests
-    /// of what a server leaves behind that is killed between two writes.
+    /// As [`Self::open_beside`], but every write after the next `left` answers [`StoreError::Closed`]. For tests of
+    /// what a server leaves behind when it is killed between two writes.
     pub async fn open_dying(path: &Path, left: Arc<AtomicU64>) -> Result<Self> {
         let mut store = Self::open_beside(path).await?;
         store.writer.die_after(left);
         Ok(store)
     }
 
-    /// As [`Self::open_dying`], for a simulation: nothing happens on other threads, and a write takes `latency` of the
-    /// runtime's clock. Absent: commits that calls share.
+    /// As [`Self::open_dying`], for a simulation: nothing runs on other threads, and a write takes `latency` by the
+    /// runtime's clock. Absent: shared commits.
     pub async fn open_simulated(path: &Path, left: Arc<AtomicU64>, latency: Duration) -> Result<Self> {
         let mut store = Self::open_beside(path).await?;
         let connection = connection::writer(path, None, OlderSchema::Served)?;
@@ -103,14 +103,14 @@ impl SqliteStore {
         Ok(store)
     }
 
-    /// Copies the store in `path` to a new file, for its owner alone; also while a server has it open. `seal` changes
-    /// every secret in the copy, and `note` is kept among them. Blocks.
+    /// Copies the store at `path` to a new private file, even while a server has it open. `seal` transforms every
+    /// secret in the copy, and `note` is stored among them. Blocks.
     pub fn back_up(path: &Path, to: &Path, seal: &ChangeSecret<'_>, note: Option<(&str, &[u8])>) -> Result<()> {
         backup::back_up(path, to, seal, note)
     }
 
-    /// Makes a store in `to`, where there is none, from a backup: `open` undoes the seal, and `note` is left out.
-    /// Epochs and generations rise beyond all that was given out until `now`. Blocks.
+    /// Restores a backup into the new store `to`: `open` undoes the seal, and `note` is dropped. Epochs and
+    /// generations rise above all that were handed out until `now`. Blocks.
     pub fn restore(from: &Path, to: &Path, open: &ChangeSecret<'_>, note: &str, now: Millis) -> Result<()> {
         backup::restore(from, to, open, note, now)
     }
@@ -120,7 +120,7 @@ impl SqliteStore {
         backup::remove_drafts(path);
     }
 
-    /// A secret as it stands in a backup. Blocks.
+    /// A secret as stored in a backup. Blocks.
     pub fn secret_of_backup(from: &Path, name: &str) -> Result<Option<Vec<u8>>> {
         backup::note(from, name)
     }
@@ -144,7 +144,7 @@ impl SqliteStore {
                 backup::remove_drafts(&path);
             }
             let connection = connection::writer(&path, pages_max, older)?;
-            // No server starts while a tool migrates; afterwards it may.
+            // No server can start while a tool migrates; afterwards it can.
             let lock = taken.filter(|_| is_server);
             let readers = Readers::open(&path).map_err(|failure| failure.of(WHAT))?;
             Ok(Self { path, writer: Writer::start(connection, lock)?, readers })
@@ -159,6 +159,6 @@ impl SqliteStore {
 #[derive(Clone, Copy, Debug)]
 enum Sharing {
     Alone,
-    /// With what becomes of an older schema while no server runs.
+    /// Also says what to do with an older schema while no server runs.
     Beside(OlderSchema),
 }

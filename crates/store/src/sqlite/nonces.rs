@@ -1,16 +1,16 @@
-//! Nonces of signed requests, so that none counts again after a restart of the server.
+//! Nonces of signed requests, so that none can be replayed after a server restart.
 //!
-//! Promised: one is kept until its signature is too old by the wall clock and by the uptime, so that no single reading
-//! of a clock makes it new. Absent: deletion within a call; [`old`] ones go in slices.
+//! Promised: a nonce is kept until its signature has expired both by the wall clock and by uptime, so that no
+//! single clock reading makes it fresh. Absent: deletion within a call; [`old`] ones are deleted in slices.
 
 use rusqlite::Connection;
 
 use super::failure::Tried;
 use crate::{Millis, Uptime};
 
-/// Nonces deleted in one go: a few milliseconds of the writer.
+/// Nonces deleted per step: a few milliseconds of the writer.
 const SLICE_ROWS: u32 = 1000;
-/// The store's uptime is counted once a minute, so it is behind by as much.
+/// Uptime is recorded once a minute, so it lags by as much.
 const UPTIME_LAG: Uptime = 120_000;
 
 pub(super) fn take(connection: &Connection, fingerprint: [u8; 32], until: Millis, now: Millis) -> Tried<bool> {
@@ -25,7 +25,7 @@ pub(super) fn take(connection: &Connection, fingerprint: [u8; 32], until: Millis
     Ok(taken == 1)
 }
 
-/// A slice of those that are over. After the clock was set back it may walk over many that are not: not for the writer.
+/// A slice of the expired ones. After the clock was set back it may scan many that are not: not for the writer.
 pub(super) fn old(connection: &Connection, now: Millis) -> Tried<Vec<[u8; 32]>> {
     let mut statement = connection.prepare_cached(
         "SELECT fingerprint FROM nonce WHERE until_uptime < (SELECT ms FROM uptime) AND until < ?1 LIMIT ?2",
@@ -34,7 +34,7 @@ pub(super) fn old(connection: &Connection, now: Millis) -> Tried<Vec<[u8; 32]>> 
     Ok(old.collect::<rusqlite::Result<_>>()?)
 }
 
-/// One that was taken anew since it was found stays.
+/// One that was claimed again since it was found stays.
 pub(super) fn delete(connection: &Connection, old: &[[u8; 32]], now: Millis) -> Tried<u64> {
     let mut statement = connection.prepare_cached("DELETE FROM nonce WHERE fingerprint = ?1 AND until < ?2")?;
     let mut deleted = 0;

@@ -1,4 +1,4 @@
-//! Outcomes of targets: a row each, written once, never changed.
+//! Outcomes of targets: one row each, written once, never changed.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -55,7 +55,7 @@ pub(super) fn record(
     Ok(recorded)
 }
 
-/// The outcomes that are known when the task is created; of two for one target the first counts.
+/// The outcomes known at creation; if there are two for one target, the first wins.
 pub(super) fn insert(connection: &Connection, task: i64, outcomes: &[(u32, Outcome)], now: Millis) -> Tried<()> {
     let mut added = Added::default();
     for (index, outcome) in outcomes {
@@ -66,7 +66,7 @@ pub(super) fn insert(connection: &Connection, task: i64, outcomes: &[(u32, Outco
     close(connection, task, &added, now)
 }
 
-/// Gives the targets from index `first` on that have no outcome this one.
+/// Gives this outcome to all targets from index `first` on that have none.
 pub(super) fn end_from(
     connection: &Connection,
     task: i64,
@@ -136,7 +136,7 @@ pub(super) fn of_task(connection: &Connection, task: i64, first: u32, count: usi
     slots(connection, SQL, task, first, count, |row| outcome(row).map(Some))
 }
 
-/// The outcomes of the task for which `known` does not say true. The others are stepped over unread.
+/// The outcomes of the task for which `known` is false. The others are skipped unread.
 pub(super) fn besides(connection: &Connection, id: TaskId, known: &[bool]) -> Tried<Vec<(u32, Outcome)>> {
     let Some(Task { seq, .. }) = task(connection, id)? else { return Ok(Vec::new()) };
     let mut statement = connection.prepare_cached(
@@ -159,7 +159,7 @@ pub(super) fn known(connection: &Connection, task: i64, first: u32, count: usize
     slots(connection, SQL, task, first, count, |_| Ok(true))
 }
 
-/// A value for each of `count` targets: what is read of its row, whose first column is its index.
+/// A value for each of `count` targets, read from a row whose first column is the index.
 fn slots<T: Default + Clone>(
     connection: &Connection,
     sql: &str,
@@ -200,7 +200,7 @@ pub(super) fn indexes_of(connection: &Connection, task: i64, code: Code, first: 
     Ok(indexes.collect::<rusqlite::Result<_>>()?)
 }
 
-/// At most `limit` targets of the task from index `first` on that succeeded, or that ended otherwise.
+/// At most `limit` targets of the task from index `first` on that succeeded, or that failed.
 pub(super) fn indexes(connection: &Connection, task: i64, is_success: bool, first: u32, limit: u32) -> Tried<Vec<u32>> {
     let mut statement = connection.prepare_cached(
         "SELECT idx FROM outcome WHERE task = ?1 AND idx >= ?2 AND (code = ?3) = ?4 ORDER BY idx LIMIT ?5",
@@ -221,13 +221,13 @@ fn outcome(row: &Row<'_>) -> Tried<Outcome> {
     })
 }
 
-/// One that a newer server wrote is not known here: the text is there.
+/// A code written by a newer server is unknown here; its text is still available.
 fn phrase(row: &Row<'_>, column: usize) -> Tried<Option<Phrase>> {
     let json = row.get::<_, Option<String>>(column)?;
     Ok(json.and_then(|json| Phrase::from_json(&json, Sender::Server)))
 }
 
-/// NULL for the usual process, which has one instance.
+/// NULL for the usual process with one instance.
 fn instances_json(instances: &[Snapshot]) -> Option<String> {
     let all: Vec<String> = instances.iter().map(snapshot_json).collect();
     (!all.is_empty()).then(|| format!("[{}]", all.join(",")))

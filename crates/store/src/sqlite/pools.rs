@@ -41,7 +41,7 @@ fn set_one(connection: &Connection, host: i64, pool: &Pool, limits: &str, now: M
     Ok(())
 }
 
-/// Leaves a pool that limits nothing: agents know those already.
+/// Leaves a pool that limits nothing, which agents already understand.
 pub(super) fn delete(
     connection: &Connection,
     agents: &[AgentId],

@@ -1,4 +1,4 @@
-//! Which processes a query means, as conditions in SQL.
+//! Process queries as SQL conditions.
 
 use proctor_model::{AgentId, Phase, ScopeSet, Spec};
 use rusqlite::{Connection, ToSql};
@@ -8,12 +8,12 @@ use super::failure::{Failure, Tried};
 use crate::{CRASH_LOOP_STARTS, ProcessQuery, Trouble};
 
 const FROM_ALL: &str = "process JOIN host ON host.id = process.host";
-/// From host to host, in the order of their rows, rather than through all that the other conditions leave.
+/// Iterates over hosts in row order, rather than over everything that the other conditions leave.
 const FROM_HOSTS: &str = "json_each(:hosts) AS wanted CROSS JOIN host ON host.id = wanted.value
                           CROSS JOIN process ON process.host = host.id";
 
-/// The same conditions for counting and for reading; only those that narrow are written, so that
-/// SQLite can use the index of those that do.
+/// The same conditions for counting and for reading; only those that narrow are written, so that SQLite can use
+/// their index.
 pub(super) struct Filter {
     from: &'static str,
     conditions: Vec<String>,
@@ -99,7 +99,7 @@ impl Filter {
             }
         }
         if let Some(text) = &query.text {
-            // A host is looked at once, not with each of its processes; most processes have no version.
+            // Each host is matched once, not once per process; most processes have no version.
             let anywhere = "(instr(lower(process.namespace || '/' || process.name), :text)
                 OR process.host IN (SELECT id FROM host WHERE instr(cloud || ':' || ip, :text))
                 OR (process.version <> '' AND instr(lower(process.version), :text)))";
@@ -152,7 +152,7 @@ impl Filter {
         self.conditions.push(condition);
     }
 
-    /// Many processes share a spec: each distinct one of those that are left is looked at once.
+    /// Many processes share a spec: each distinct one of the remaining rows is matched once.
     fn specs_with(&self, connection: &Connection, query: &ProcessQuery) -> Tried<Vec<i64>> {
         let sql = format!("SELECT spec.id, spec.json FROM spec WHERE spec.id IN (SELECT process.spec {})", self.sql());
         let mut statement = connection.prepare_cached(&sql)?;
@@ -170,12 +170,12 @@ impl Filter {
         Ok(specs)
     }
 
-    /// From FROM on. An address is that of the host, whether it is placed or not.
+    /// From FROM on. The address is the host's, whether it is placed or not.
     pub(super) fn sql(&self) -> String {
         self.sql_joined("")
     }
 
-    /// With a further join.
+    /// With an additional join.
     pub(super) fn sql_joined(&self, join: &str) -> String {
         let Self { from, conditions, .. } = self;
         format!("FROM {from} LEFT JOIN placement USING (cloud, ip) {join} WHERE {}", conditions.join(" AND "))

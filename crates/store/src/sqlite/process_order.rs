@@ -1,6 +1,6 @@
-//! The orders that processes are listed in, as terms in SQL.
+//! The sort orders of process lists as SQL terms.
 //!
-//! Promised: every order is total, so that a cursor is passed exactly once. A rank is a column of the process's row.
+//! Promised: every order is total, so each cursor is passed exactly once. A rank is a column of the process's row.
 
 use rusqlite::Row;
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
@@ -12,7 +12,7 @@ use crate::{ProcessCursor, ProcessOrder, ProcessSort, Rank};
 const NAMES: &str = "(process.namespace, process.name, cloud, ip)";
 const NAMES_BEHIND: &str = "(:behind_namespace, :behind_name, :behind_cloud, :behind_ip)";
 
-/// What a list is sorted by before names; None where names or hosts are all.
+/// The sort key before names; None if the list is sorted by name or host only.
 pub(super) fn rank(sort: ProcessSort) -> Option<&'static str> {
     match sort {
         ProcessSort::Name | ProcessSort::Host => None,
@@ -25,7 +25,7 @@ pub(super) fn rank(sort: ProcessSort) -> Option<&'static str> {
     }
 }
 
-/// What stands behind ORDER BY.
+/// What follows ORDER BY.
 pub(super) fn terms(order: ProcessOrder) -> String {
     let direction = if order.is_descending { "DESC" } else { "ASC" };
     match (order.by, rank(order.by)) {
@@ -37,8 +37,7 @@ pub(super) fn terms(order: ProcessOrder) -> String {
     }
 }
 
-/// Narrows to what is sorted behind the cursor. The first condition is what an index can answer, the second is the
-/// whole order.
+/// Narrows to what sorts after the cursor. The first condition can use an index, the second is the whole order.
 pub(super) fn behind(filter: &mut Filter, order: ProcessOrder, cursor: &ProcessCursor) {
     let beyond = if order.is_descending { "<" } else { ">" };
     filter.value(":behind_namespace", cursor.namespace.as_str().to_owned());

@@ -1,4 +1,4 @@
-//! The processes that are registered, what agents must learn of them, and what was last seen of each.
+//! Registered processes, assignments for agents, and the last observation of each process.
 
 use proctor_model::{AgentId, ProcessKey, Snapshot};
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -29,15 +29,15 @@ fn count(connection: &Connection, filter: &Filter) -> Tried<u64> {
     Ok(count.cast_unsigned())
 }
 
-/// First which, then what: only the rows of the page are read whole.
+/// First which rows, then their contents: only the rows of the page are read in full.
 fn page(connection: &Connection, mut filter: Filter, query: &ProcessQuery) -> Tried<Vec<ProcessRecord>> {
     if let Some(cursor) = &query.after {
         order::behind(&mut filter, query.order, cursor);
     }
     filter.value(":limit", query.limit.map_or(-1, signed));
     filter.value(":offset", signed(query.offset));
-    // A text may be found in few processes or in none: in the order of an index, all of them would be looked up, each
-    // in another page of the table. The sign keeps SQLite from it.
+    // The text may match few processes or none: in index order, all of them would be looked up, each in another
+    // page of the table. The unary plus keeps SQLite from doing that.
     let unordered = if query.text.is_some() { "+" } else { "" };
     let mut which = connection.prepare_cached(&format!(
         "SELECT process.id, {} {} ORDER BY {unordered}{} LIMIT :limit OFFSET :offset",
@@ -76,7 +76,7 @@ fn read_all(connection: &Connection, filter: &Filter) -> Tried<Vec<ProcessRecord
     Ok(records)
 }
 
-pub(super) fn at(connection: &Connection, places: &[(AgentId, ProcessKey)]) -> Tried<Vec<Option<ProcessRecord>>> {
+pub(super) fn at(connection: &Connection, keys: &[(AgentId, ProcessKey)]) -> Tried<Vec<Option<ProcessRecord>>> {
     let mut statement = connection.prepare_cached(&format!(
         "{SELECT_RECORD} FROM host JOIN process ON process.host = host.id LEFT JOIN placement USING (cloud, ip)
          {WITH_SNAPSHOT} WHERE agent = ?1 AND namespace = ?2 AND name = ?3 AND spec IS NOT NULL"
@@ -86,14 +86,14 @@ pub(super) fn at(connection: &Connection, places: &[(AgentId, ProcessKey)]) -> T
         let mut rows = statement.query((agent.as_str(), key.namespace.as_str(), key.name.as_str()))?;
         rows.next()?.map(|row| record(connection, row, &mut specs)).transpose()
     };
-    places.iter().map(&mut read).collect()
+    keys.iter().map(&mut read).collect()
 }
 
 /// From the columns of [`SELECT_RECORD`].
 fn record(connection: &Connection, row: &Row<'_>, specs: &mut SpecReader) -> Tried<ProcessRecord> {
     let (host, agent) = host_and_agent(row, 0)?;
     let managed = row.get(15)?;
-    // An operation may have told of it since the observation.
+    // An operation may have reported it since the observation.
     let snapshot = snapshot(row, 10)?.map(|snapshot| Snapshot { managed, ..snapshot });
     Ok(ProcessRecord {
         host,
@@ -112,7 +112,7 @@ fn record(connection: &Connection, row: &Row<'_>, specs: &mut SpecReader) -> Tri
     })
 }
 
-/// What is registered since one generation, and the tombstones since another.
+/// What was registered since one generation, and the tombstones since another.
 pub(super) fn assignments(
     connection: &Connection,
     specs: &mut SpecReader,
@@ -140,7 +140,7 @@ pub(super) fn assignments(
     Ok(assignments)
 }
 
-/// For each observation of each report, whether it was kept.
+/// For each observation of each report, whether it was stored.
 pub(super) fn observe(connection: &Connection, reports: &[AgentReport]) -> Tried<Vec<Vec<bool>>> {
     let mut host_of = connection.prepare_cached("SELECT id FROM host WHERE agent = ?1 AND epoch <= ?2")?;
     let mut update = connection.prepare_cached(

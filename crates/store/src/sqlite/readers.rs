@@ -1,4 +1,4 @@
-//! A few connections that only read, so that no reader waits for the writer.
+//! A few read-only connections, so that no reader waits for the writer.
 //!
 //! Promised: each read sees one state of the store, with every write that had returned before the
 //! read began. Absent: threads; reads run on the runtime's blocking threads.
@@ -14,7 +14,7 @@ use super::failure::Tried;
 use super::meter::Meter;
 use crate::{Result, StoreError};
 
-/// Reads beyond this many wait; each holds its page cache.
+/// Reads beyond this many wait; each connection has its own page cache.
 const CONNECTIONS: usize = 4;
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Readers {
         })
     }
 
-    /// From now on without other threads.
+    /// From now on, without other threads.
     pub(super) fn simulate(&mut self) {
         self.is_simulated = true;
     }
@@ -73,7 +73,7 @@ impl Readers {
     }
 }
 
-/// A connection that goes back when it is dropped, even by a panic.
+/// A connection that is returned when it is dropped, even by a panic.
 struct PooledConnection {
     idle: Arc<Mutex<Vec<Connection>>>,
     connection: Option<Connection>,

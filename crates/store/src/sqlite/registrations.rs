@@ -1,4 +1,4 @@
-//! What is registered where, and what it was before.
+//! Registrations and their revisions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::failure::{Failure, Tried};
 use super::{hosts, processes};
 use crate::{Millis, RegisterMode, Registered, Registration, SpecRevision};
 
-/// Of one process, the present one included.
+/// Revisions of one process, including the current one.
 const REVISIONS_KEPT: i64 = 20;
 
 pub(super) fn register(
@@ -38,7 +38,7 @@ pub(super) fn unregister(
     Ok(answers.into_iter().map(|answer| matches!(answer, Registered::Stored { .. })).collect())
 }
 
-/// What a process on an agent's host is to be: registered with the spec, or not registered.
+/// The desired state of a process on an agent's host: registered with the spec, or not registered.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'a> {
     pub(super) agent: &'a AgentId,
@@ -46,20 +46,20 @@ pub(super) struct Wanted<'a> {
     pub(super) spec: Option<&'a Arc<Spec>>,
 }
 
-/// Changes many registrations at once: a task may make one on every host. What is written alike is
-/// written by one statement for all hosts.
+/// Changes many registrations at once: a task may register a process on every host. What is the same for all hosts
+/// is written by one statement.
 pub(super) struct Registrar<'c> {
     connection: &'c Connection,
     now: Millis,
     specs: SpecWriter,
-    /// So many places are found by reading everything.
+    /// From this many on, all rows are read instead of each.
     whole_from: usize,
 }
 
-/// One of those that are wanted.
+/// One of the wanted changes.
 #[derive(Clone, Copy)]
-struct Place {
-    /// Its place in the list.
+struct WantedOnHost {
+    /// Its index in the list.
     number: usize,
     host: i64,
 }
@@ -74,14 +74,14 @@ struct Row {
     spec: Option<i64>,
 }
 
-/// Changes of one process that make it the same on all hosts, each with its place in the list.
+/// Changes of one process that are the same on all hosts, each with its index in the list.
 #[derive(Default)]
 struct Changes {
     /// Hosts that had no row.
     new: Vec<(i64, usize)>,
     /// Rows.
     changed: Vec<(i64, usize)>,
-    /// Those among them whose oldest revision is forgotten.
+    /// Those of them whose oldest revision is dropped.
     old: Vec<i64>,
 }
 
@@ -95,17 +95,17 @@ impl<'c> Registrar<'c> {
         Ok(self.specs.put(self.connection, spec)?.hash.as_str().to_owned())
     }
 
-    /// One answer for each, in order. What is not registered is not unregistered: its answer is
+    /// One answer each, in order. Unregistering what is not registered does nothing and answers
     /// [`Registered::NoHost`].
     pub(super) fn change(&mut self, wanted: &[Wanted<'_>], mode: RegisterMode) -> Tried<Vec<Registered>> {
         let mut answers = vec![Registered::NoHost; wanted.len()];
         let before = hosts::newest_generation(self.connection)?;
         let mut newest = before;
-        for (key, mut places) in self.by_process(wanted)? {
-            // In the order of hosts, in which the rows are read and written.
-            places.sort_by_key(|place| place.host);
-            while !places.is_empty() {
-                places = self.change_process(key, &places, wanted, mode, &mut newest, &mut answers)?;
+        for (key, mut targets) in self.by_process(wanted)? {
+            // In host order, in which the rows are read and written.
+            targets.sort_by_key(|target| target.host);
+            while !targets.is_empty() {
+                targets = self.change_process(key, &targets, wanted, mode, &mut newest, &mut answers)?;
             }
         }
         if newest > before {
@@ -115,62 +115,62 @@ impl<'c> Registrar<'c> {
     }
 
     /// Those whose agent is bound to a host.
-    fn by_process<'a>(&self, wanted: &[Wanted<'a>]) -> Tried<Vec<(&'a ProcessKey, Vec<Place>)>> {
+    fn by_process<'a>(&self, wanted: &[Wanted<'a>]) -> Tried<Vec<(&'a ProcessKey, Vec<WantedOnHost>)>> {
         let mut hosts = Hosts::new(self.connection, wanted, self.whole_from)?;
         let mut numbers: HashMap<&ProcessKey, usize> = HashMap::new();
-        let mut processes: Vec<(&ProcessKey, Vec<Place>)> = Vec::new();
+        let mut processes: Vec<(&ProcessKey, Vec<WantedOnHost>)> = Vec::new();
         let mut last = 0;
         for (number, Wanted { agent, key, .. }) in wanted.iter().copied().enumerate() {
             let Some(host) = hosts.of(agent)? else { continue };
-            // Mostly it is the same as before.
+            // Usually the same as before.
             if processes.get(last).is_none_or(|(last, _)| *last != key) {
                 last = *numbers.entry(key).or_insert(processes.len());
                 if last == processes.len() {
                     processes.push((key, Vec::new()));
                 }
             }
-            processes[last].1.push(Place { number, host });
+            processes[last].1.push(WantedOnHost { number, host });
         }
         Ok(processes)
     }
 
-    /// Each host once; what is left is wanted on a host that has been changed now.
+    /// Each host once per pass; the rest is for hosts that were changed in this one.
     fn change_process(
         &mut self,
         key: &ProcessKey,
-        places: &[Place],
+        targets: &[WantedOnHost],
         wanted: &[Wanted<'_>],
         mode: RegisterMode,
         newest: &mut i64,
         answers: &mut [Registered],
-    ) -> Tried<Vec<Place>> {
-        let mut rows = self.rows_of(key, places)?.into_iter().peekable();
+    ) -> Tried<Vec<WantedOnHost>> {
+        let mut rows = self.rows_of(key, targets)?.into_iter().peekable();
         let mut changes: BTreeMap<Option<i64>, Changes> = BTreeMap::new();
         let mut again = Vec::new();
         let mut last_host = None;
-        for place in places {
-            if last_host.replace(place.host) == Some(place.host) {
-                again.push(*place);
+        for target in targets {
+            if last_host.replace(target.host) == Some(target.host) {
+                again.push(*target);
                 continue;
             }
-            while rows.next_if(|row| row.host < place.host).is_some() {}
-            let row = rows.next_if(|row| row.host == place.host);
+            while rows.next_if(|row| row.host < target.host).is_some() {}
+            let row = rows.next_if(|row| row.host == target.host);
             let present = row.as_ref().and_then(|row| Some((row.spec?, row.generation)));
-            let spec = match wanted[place.number].spec {
-                // Before the spec is written: what changes nothing leaves nothing.
+            let spec = match wanted[target.number].spec {
+                // Before the spec is written: a change without effect must leave nothing behind.
                 Some(_) if present.is_some() && mode == RegisterMode::Create => {
-                    answers[place.number] = Registered::Exists;
+                    answers[target.number] = Registered::Exists;
                     continue;
                 }
                 Some(spec) => Some(self.specs.put(self.connection, spec)?.number),
                 None => None,
             };
             match (spec, present) {
-                (None, None) => answers[place.number] = Registered::NoHost,
+                (None, None) => answers[target.number] = Registered::NoHost,
                 (Some(spec), Some((present, generation))) if spec == present => {
-                    answers[place.number] = Registered::Stored { generation: generation.cast_unsigned() };
+                    answers[target.number] = Registered::Stored { generation: generation.cast_unsigned() };
                 }
-                (Some(_), _) | (None, Some(_)) => changes.entry(spec).or_default().add(place, row.as_ref()),
+                (Some(_), _) | (None, Some(_)) => changes.entry(spec).or_default().add(target, row.as_ref()),
             }
         }
         for (spec, changes) in changes {
@@ -179,11 +179,11 @@ impl<'c> Registrar<'c> {
         Ok(again)
     }
 
-    /// The rows of a process that may be wanted, in the order of hosts, as the places are. Where many are
-    /// wanted, all are read.
-    fn rows_of(&self, key: &ProcessKey, places: &[Place]) -> Tried<Vec<Row>> {
+    /// The rows of a process that may be wanted, in host order, like the list itself. If many are wanted, all are
+    /// read.
+    fn rows_of(&self, key: &ProcessKey, targets: &[WantedOnHost]) -> Tried<Vec<Row>> {
         let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
-        if places.len() >= self.whole_from {
+        if targets.len() >= self.whole_from {
             let mut statement = self.connection.prepare_cached(
                 "SELECT host, id, revision, generation, spec FROM process
                  WHERE namespace = ?1 AND name = ?2 ORDER BY host",
@@ -195,15 +195,14 @@ impl<'c> Registrar<'c> {
             "SELECT host, id, revision, generation, spec FROM process
              WHERE namespace = ?1 AND name = ?2 AND host = ?3",
         )?;
-        let mut rows = Vec::with_capacity(places.len());
-        for place in places {
-            rows.extend(statement.query_row((namespace, name, place.host), row).optional()?);
+        let mut rows = Vec::with_capacity(targets.len());
+        for target in targets {
+            rows.extend(statement.query_row((namespace, name, target.host), row).optional()?);
         }
         Ok(rows)
     }
 
-    /// Keeps what the process is beside what it was, forgets the oldest of that, and makes it new.
-    /// Returns the newest generation.
+    /// Stores the current spec as a revision, drops the oldest one, and replaces it. Returns the newest generation.
     fn write(
         &self,
         key: &ProcessKey,
@@ -265,8 +264,8 @@ impl<'c> Registrar<'c> {
         Ok(())
     }
 
-    /// A changed spec keeps the time of its registration and the last observation: it is still the
-    /// same process. One that goes, or comes back after a tombstone, does not.
+    /// A changed spec keeps the time of its registration and its last observation: it is still the same process.
+    /// One that is unregistered, or returns after a tombstone, does not.
     fn update(&self, rows: &str, spec: Option<i64>, generation: i64) -> Tried<()> {
         self.connection
             .prepare_cached(
@@ -281,12 +280,12 @@ impl<'c> Registrar<'c> {
 }
 
 impl Changes {
-    fn add(&mut self, place: &Place, row: Option<&Row>) {
+    fn add(&mut self, target: &WantedOnHost, row: Option<&Row>) {
         let Some(row) = row else {
-            self.new.push((place.host, place.number));
+            self.new.push((target.host, target.number));
             return;
         };
-        self.changed.push((row.id, place.number));
+        self.changed.push((row.id, target.number));
         if row.revision >= REVISIONS_KEPT {
             self.old.push(row.id);
         }
@@ -298,8 +297,8 @@ fn list(numbered: &[(i64, usize)]) -> String {
     to_json(&numbered.iter().map(|(row, _)| *row).collect::<Vec<_>>())
 }
 
-/// The hosts of agents. Where many are wanted, all are read in one go: that takes a fraction of what as
-/// many questions take.
+/// The hosts of agents. If many are wanted, all are read at once: that takes a fraction of the time of as many
+/// queries.
 enum Hosts<'c, 'a> {
     One(CachedStatement<'c>),
     Read(HashMap<&'a str, Option<i64>>),
@@ -335,18 +334,18 @@ fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
     Ok(Row { host, id, revision, generation, spec: row.get(4)? })
 }
 
-/// From where an agent is told what is registered, and what no longer is: an agent that knows of nothing needs no
-/// tombstones, and one that is told everything still needs those that are there, if it cannot read the list.
+/// From which generations on an agent is sent registrations and tombstones: an agent that knows nothing needs no
+/// tombstones, and one that is sent everything still gets those that remain, in case it cannot read the list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Since {
     pub(super) registered: u64,
     pub(super) tombstones: u64,
 }
 
-/// An agent that has told so little has seen everything that was deleted, in its ledger, or knows of nothing.
+/// An agent at such a low generation has seen everything that was deleted, or knows nothing.
 const ALL_AGAIN: u64 = 1;
 
-/// The newest generation of the tombstones that were deleted, where an agent at this one has not seen all of them: it
+/// The newest generation of the deleted tombstones, if an agent at this generation has not seen all of them: it
 /// comes from a copy of its state directory, because they were kept until the agent had seen them.
 pub(super) fn forgotten_since(connection: &Connection, agent: &AgentId, since: u64) -> Tried<Option<u64>> {
     if since <= ALL_AGAIN {

@@ -1,4 +1,4 @@
-//! Deletes what is old, a slice at a time, so that the writer is never held for long.
+//! Prunes old rows in slices, so that the writer is never held for long.
 
 use proctor_model::AgentId;
 use rusqlite::{Connection, OptionalExtension};
@@ -9,13 +9,13 @@ use super::{audit, identity};
 use crate::audit::FIRST_HASH;
 use crate::{AuditAnchor, Millis, Prune, TableSize, Uptime};
 
-/// Rows deleted in one go: a few milliseconds of the writer.
+/// Rows deleted per step: a few milliseconds of the writer.
 const SLICE_ROWS: u32 = 1000;
-/// Specs looked for at a time. Each is deleted on its own: nothing indexes who refers to it.
+/// Specs searched for at a time. Each is deleted separately: no index says what refers to it.
 const SPECS_FOUND_MAX: u32 = 100;
-/// Marks are this far apart, so that what is kept for a year takes a few thousand.
+/// Distance between marks, so that keeping something for a year takes a few thousand of them.
 const MARK_EVERY: Uptime = 3_600_000;
-/// Marks that are older than anything that is kept tell nothing.
+/// Marks older than anything that is kept are useless.
 const MARKS_KEPT: Uptime = 10 * 365 * 24 * 3_600_000;
 
 pub(super) fn uptime(connection: &Connection) -> Tried<Uptime> {
@@ -38,7 +38,7 @@ pub(super) fn advance(connection: &Connection, by: Uptime) -> Tried<Uptime> {
     Ok(now)
 }
 
-/// The newest number in `column` that was there already before.
+/// The newest number in `column` that already existed then.
 fn newest_before(connection: &Connection, column: &str, before: Uptime) -> Tried<i64> {
     let sql = format!("SELECT {column} FROM uptime_mark WHERE ms < ?1 ORDER BY ms DESC LIMIT 1");
     let newest = connection.prepare_cached(&sql)?.query_row([before], |row| row.get(0)).optional()?;
@@ -49,7 +49,7 @@ pub(super) fn audit_before(connection: &Connection, before: Uptime) -> Tried<u64
     Ok(newest_before(connection, "audit", before)?.cast_unsigned())
 }
 
-/// One slice, except of specs and nonces; how many rows are gone.
+/// One slice, except of specs and nonces; returns how many rows were deleted.
 pub(super) fn prune(connection: &Connection, what: Prune) -> Tried<u64> {
     match what {
         Prune::Tasks { before } => tasks(connection, FORGET_TASKS, before),
@@ -69,7 +69,7 @@ const FORGET_BRIEF_TASKS: &str = r#"UPDATE task SET forgotten = 1, finished_upti
     (SELECT seq FROM task WHERE (kinds = '["status"]' OR reached_nothing = 1) AND finished_uptime < ?1
      ORDER BY finished_uptime LIMIT ?2)"#;
 
-/// First they can no longer be read, then their rows go.
+/// First they become unreadable, then their rows are deleted.
 fn tasks(connection: &Connection, forget: &str, before: Uptime) -> Tried<u64> {
     let forgotten: Option<i64> = connection
         .prepare_cached("SELECT seq FROM task WHERE forgotten = 1 ORDER BY seq LIMIT 1")?
@@ -94,7 +94,7 @@ fn tasks(connection: &Connection, forget: &str, before: Uptime) -> Tried<u64> {
     if deleted > 0 {
         return Ok(deleted as u64);
     }
-    // What is left are chunks of a thousand targets each.
+    // What remains are chunks of a thousand targets each.
     Ok(connection.prepare_cached("DELETE FROM task WHERE seq = ?1")?.execute([task])? as u64)
 }
 
@@ -108,7 +108,7 @@ fn forget_tasks(connection: &Connection, forget: &str, before: Uptime) -> Tried<
     Ok(marked as u64)
 }
 
-/// Walks only over what it forgets: ids grow with time.
+/// Scans only what it deletes: ids rise with time.
 fn events(connection: &Connection, before: Uptime, keep: u64) -> Tried<u64> {
     let by_age = newest_before(connection, "event", before)?;
     let deleted = connection
@@ -117,7 +117,7 @@ fn events(connection: &Connection, before: Uptime, keep: u64) -> Tried<u64> {
     if deleted > 0 { Ok(deleted as u64) } else { events_beyond(connection, keep) }
 }
 
-/// Where there are more than `keep`, some agent has more than its share of them: the mean is above it.
+/// If there are more than `keep`, some agent has more than its share: the mean is above it.
 fn events_beyond(connection: &Connection, keep: u64) -> Tried<u64> {
     let (all, agents) = connection
         .prepare_cached("SELECT coalesce(sum(events), 0), count(*) FROM event_count")?
@@ -162,8 +162,8 @@ pub(super) fn note_generations(connection: &Connection, seen: &[(AgentId, u64)])
     Ok(())
 }
 
-/// An agent that has not heard of one would go on with the process: such a tombstone stays. The host notes the newest
-/// that is gone, in case its agent comes back from a snapshot that is older.
+/// An agent that was not told about a tombstone would keep the process alive, so the tombstone stays. The host
+/// records the newest one that was deleted, in case its agent comes back from an older snapshot.
 fn tombstones(connection: &Connection, before: Uptime) -> Tried<u64> {
     let newest = newest_before(connection, "generation", before)?;
     let of_processes = "DELETE FROM process WHERE id IN
@@ -195,7 +195,7 @@ fn delete_tombstones(connection: &Connection, delete: &str, newest: i64) -> Trie
     Ok(deleted.len() as u64)
 }
 
-/// Notes which tokens are over. One that is no longer (the clock was set back) starts anew.
+/// Records which tokens have expired. One that is valid again (the clock was set back) starts over.
 fn tokens(connection: &Connection, before: Uptime, now: Millis) -> Tried<u64> {
     let uptime = uptime(connection)?;
     let mut deleted = 0;
@@ -216,7 +216,7 @@ fn tokens(connection: &Connection, before: Uptime, now: Millis) -> Tried<u64> {
     Ok(deleted as u64)
 }
 
-/// Specs to which nothing refers. Reads every task: not for the writer.
+/// Unreferenced specs. Reads every task: not for the writer.
 pub(super) fn unused_specs(connection: &Connection, before: Uptime) -> Tried<Vec<i64>> {
     let mut statement = connection.prepare_cached(
         "WITH used (id) AS (
@@ -231,14 +231,14 @@ pub(super) fn unused_specs(connection: &Connection, before: Uptime) -> Tried<Vec
     Ok(ids.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Deletes one that [`unused_specs`] found. Whoever refers to it since has also noted its use.
+/// Deletes one that [`unused_specs`] found. Whoever has referred to it since has also recorded its use.
 pub(super) fn delete_spec(connection: &Connection, id: i64, before: Uptime) -> Tried<u64> {
     let deleted =
         connection.prepare_cached("DELETE FROM spec WHERE id = ?1 AND used_uptime < ?2")?.execute((id, before))?;
     Ok(deleted as u64)
 }
 
-/// Notes that a spec is used now.
+/// Records that a spec is in use now.
 pub(super) fn use_spec(connection: &Connection, id: i64) -> Tried<()> {
     connection
         .prepare_cached("UPDATE spec SET used_uptime = ms FROM uptime WHERE spec.id = ?1 AND used_uptime < ms - ?2")?
@@ -255,7 +255,7 @@ pub(super) fn anchor(connection: &Connection) -> Tried<AuditAnchor> {
     }
 }
 
-/// The anchor moves with every slice, so what is left is a whole chain at any time.
+/// The anchor moves with every slice, so the rest is a complete chain at any time.
 fn audit_entries(connection: &Connection, through: u64) -> Tried<u64> {
     let last: Option<(i64, [u8; 32])> = connection
         .prepare_cached("SELECT seq, hash FROM audit WHERE seq <= min(?1, (SELECT seq FROM audit_anchor) + ?2) ORDER BY seq DESC LIMIT 1")?

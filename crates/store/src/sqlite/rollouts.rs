@@ -1,4 +1,4 @@
-//! Rolling tasks: each transition is one transaction, so that a crash leaves either all of it or nothing.
+//! Rolling tasks: each transition is one transaction, so a crash leaves all of it or nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::failure::Tried;
 use super::{outcomes, tasks};
 use crate::{FinishedTarget, Millis, OpenRollout, Rollout, RolloutState, RolloutStep};
 
-/// What of a task its rollout depends on.
+/// The part of a task that its rollout depends on.
 struct Task {
     seq: i64,
     id: TaskId,

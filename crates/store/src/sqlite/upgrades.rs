@@ -1,4 +1,4 @@
-//! Upgrades of agents: each call is one transaction, so that a crash leaves all of it or nothing.
+//! Upgrades of agents: each call is one transaction, so a crash leaves all of it or nothing.
 
 use proctor_model::{Message, Phrase, Sender};
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -60,7 +60,7 @@ pub(super) fn begin(connection: &Connection, upgrade: &Upgrade, hosts: &[Upgrade
             host.changed_at,
         ))?;
     }
-    // The newest stay.
+    // The newest ones are kept.
     connection.prepare_cached("DELETE FROM upgrade WHERE seq <= ?1 - ?2")?.execute((seq, UPGRADES_KEPT_MAX))?;
     Ok(Ok(()))
 }

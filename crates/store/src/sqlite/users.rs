@@ -1,4 +1,4 @@
-//! Users and the tokens by which they call.
+//! Users and their tokens.
 
 use proctor_model::Subject;
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -14,7 +14,7 @@ pub(super) fn create(connection: &Connection, user: &User) -> Tried<Result<(), R
     if created == 0 {
         return Ok(Err(Refusal::UserExists(user.name.clone())));
     }
-    // What an app did under this name before is not the user's.
+    // What an app did under this name before does not belong to the user.
     end_life(connection, &Subject::User(user.name.clone()), false)?;
     Ok(Ok(()))
 }
@@ -43,7 +43,7 @@ pub(super) fn all(connection: &Connection) -> Tried<Vec<User>> {
     Ok(users.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Whether nobody may act in this name: its user is disabled, or was when it was removed.
+/// Whether nobody may act under this name: its user is disabled, or was when it was removed.
 pub(super) fn is_disabled(connection: &Connection, name: &str) -> Tried<bool> {
     let subject = Subject::User(name.to_owned()).to_string();
     let mut statement = connection.prepare_cached(
@@ -66,7 +66,7 @@ pub(super) fn disabled_names(connection: &Connection) -> Tried<Vec<String>> {
     Ok(names.collect::<rusqlite::Result<_>>()?)
 }
 
-/// The tokens go by their foreign key.
+/// A foreign key removes the tokens.
 pub(super) fn delete(connection: &Connection, name: &str) -> Tried<bool> {
     let subject = Subject::User(name.to_owned());
     let was_disabled = is_disabled(connection, name)?;
@@ -192,7 +192,7 @@ pub(super) fn set_password(
     Ok(Ok(()))
 }
 
-/// Whatever was opened with the credential ends, and whatever rests on it opens nothing any more.
+/// Everything that was opened with the credential is closed, and what is based on it opens nothing any more.
 fn renew_credential(connection: &Connection, user: &str) -> Tried<()> {
     connection
         .prepare_cached("UPDATE user SET credential_version = credential_version + 1 WHERE name = ?1")?

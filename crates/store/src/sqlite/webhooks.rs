@@ -1,4 +1,4 @@
-//! Webhooks and how far each has come.
+//! Webhooks and their cursors.
 
 use proctor_model::Namespace;
 use rusqlite::{Connection, Row};

@@ -1,4 +1,4 @@
-//! A question that is put together from what narrows it.
+//! A query built from the conditions that narrow it.
 
 use rusqlite::{Connection, Row, ToSql};
 
@@ -32,14 +32,14 @@ impl WhereClause {
         self.conditions.push(condition);
     }
 
-    /// Nothing, where there is no value.
+    /// No condition if there is no value.
     pub(super) fn by_some(&mut self, condition: &'static str, value: Option<impl ToSql + 'static>) {
         if let Some(value) = value {
             self.by(condition, value);
         }
     }
 
-    /// What stands behind WHERE.
+    /// What follows WHERE.
     pub(super) fn conditions(&self) -> String {
         if self.conditions.is_empty() { "true".to_owned() } else { self.conditions.join(" AND ") }
     }

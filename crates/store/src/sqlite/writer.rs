@@ -1,9 +1,9 @@
-//! The one thread that writes.
+//! The writer thread.
 //!
-//! Promised: calls run one after another; a call that fails leaves nothing behind; a call is
-//! answered only after the commit that holds it; calls that wait together share one commit, so the
-//! disk is asked once for all of them. Absent: retries. A panic inside a job ends the thread, and
-//! every later call answers [`StoreError::Closed`]: what the job half did is not known to be sound.
+//! Promised: calls run one after another; a call that fails leaves nothing behind; a call is answered only after
+//! its commit; calls that wait together share one commit and so one sync. Absent: retries. A panic inside a job
+//! ends the thread, and every later call answers [`StoreError::Closed`]: what the job did half is not known to be
+//! sound.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,12 +18,12 @@ use super::failure::{Failure, Tried};
 use super::meter::Meter;
 use crate::{Result, StoreError};
 
-/// Callers wait for room beyond this: a slow disk must not collect the heap in a queue.
+/// Beyond this, callers wait: a slow disk must not fill the heap with a queue.
 const JOBS_QUEUED_MAX: usize = 1024;
-/// One commit holds at most this many jobs, so that the first of them is not kept waiting.
+/// One commit holds at most this many jobs, so that the first of them does not wait long.
 const JOBS_PER_COMMIT_MAX: usize = 256;
 
-/// After so many changed rows the log is copied into the file, so that readers search little of it.
+/// After this many changed rows the log is checkpointed, so that readers search little of it.
 const CHANGES_PER_CHECKPOINT: u64 = 5000;
 
 #[derive(Debug)]
@@ -31,23 +31,24 @@ pub(super) struct Writer {
     /// None only while dropping.
     jobs: Option<mpsc::Sender<Box<dyn Job>>>,
     thread: Option<JoinHandle<()>>,
-    /// How many more writes there will be; None: no end.
+    /// How many more writes succeed; None: no limit.
     left: Option<Arc<AtomicU64>>,
-    /// Instead of the thread, where time is simulated.
+    /// Used instead of the thread if time is simulated.
     simulated: Option<Simulated>,
     pub(super) meter: Meter,
 }
 
-/// Writes on the caller's thread, each in a commit of its own, so that the same calls have the same effects in the same order.
+/// Writes on the caller's thread, each in its own commit, so that the same calls have the same effects in the same
+/// order.
 #[derive(Debug)]
 struct Simulated {
     connection: Mutex<Connection>,
-    /// Of the disk, after the commit: who is killed meanwhile has written, and does not know it.
+    /// Of the disk, after the commit: a caller that is killed meanwhile has written without knowing it.
     latency: Duration,
 }
 
 impl Writer {
-    /// The lock is given back when the thread has ended, after its last commit.
+    /// The lock is released when the thread has ended, after its last commit.
     pub(super) fn start(connection: Connection, lock: Option<File>) -> Result<Self> {
         let (jobs, queue) = mpsc::channel(JOBS_QUEUED_MAX);
         let thread = std::thread::Builder::new()
@@ -62,7 +63,7 @@ impl Writer {
         Ok(Self { jobs: Some(jobs), thread: Some(thread), left: None, simulated: None, meter: Meter::default() })
     }
 
-    /// Without a thread: the caller of a write waits for `latency` of its runtime's clock.
+    /// Without a thread: a write waits for `latency` by the caller's runtime clock.
     pub(super) fn simulated(connection: Connection, latency: Duration) -> Self {
         let simulated = Some(Simulated { connection: Mutex::new(connection), latency });
         Self { jobs: None, thread: None, left: None, simulated, meter: Meter::default() }
@@ -73,8 +74,8 @@ impl Writer {
         self.left = Some(left);
     }
 
-    /// Runs `work` on the writer thread and returns after its commit. If the caller goes away, the
-    /// work is done nevertheless.
+    /// Runs `work` on the writer thread and returns after its commit. If the caller is dropped, the work is done
+    /// nevertheless.
     pub(super) async fn run<T, F>(&self, what: &'static str, work: F) -> Result<T>
     where
         T: Send + 'static,
@@ -84,7 +85,7 @@ impl Writer {
         self.meter.count(what, begun, self.queue(what, work).await)
     }
 
-    /// Jobs that wait for the thread.
+    /// Jobs waiting for the thread.
     pub(super) fn queued(&self) -> u64 {
         self.jobs.as_ref().map_or(0, |jobs| (jobs.max_capacity() - jobs.capacity()) as u64)
     }
@@ -122,7 +123,7 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// Waits for the end of the thread: who opens the file next must find it unlocked.
+    /// Waits for the thread to end: whoever opens the file next must find it unlocked.
     fn drop(&mut self) {
         self.jobs = None;
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
@@ -170,7 +171,7 @@ where
             (_, Err(shared)) => Err(shared.clone().of(self.what)),
             (None, Ok(())) => Err(StoreError::Closed),
         };
-        // The caller may have gone away; the work is done all the same.
+        // The caller may be gone; the work is done all the same.
         let _ = self.reply.send(result);
     }
 }
@@ -196,7 +197,7 @@ fn write_all(connection: &Connection, mut queue: mpsc::Receiver<Box<dyn Job>>) {
     }
 }
 
-/// What is committed is durable in the log already, so nobody waits for this.
+/// Commits are already durable in the log, so nobody waits for this.
 fn checkpoint(connection: &Connection, mode: &str) {
     if let Err(error) = connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(())) {
         tracing::warn!(%error, "WAL checkpoint failed; the WAL keeps growing");
@@ -219,8 +220,8 @@ fn commit(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Tried<()> {
     committed
 }
 
-/// A job that is alone needs no savepoint: its failure undoes the transaction. That spares a large
-/// one, such as a task for every host, a copy of each page that it changes.
+/// A single job needs no savepoint: its failure rolls back the transaction. That saves a large one, such as a task
+/// for every host, a copy of each page that it changes.
 fn run_jobs(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Tried<()> {
     if let [job] = batch {
         return job.run(connection);
@@ -228,8 +229,8 @@ fn run_jobs(connection: &Connection, batch: &mut [Box<dyn Job>]) -> Tried<()> {
     for job in batch {
         connection.prepare_cached("SAVEPOINT job")?.execute([])?;
         let ended = job.run(connection);
-        // A full disk makes SQLite give up the whole transaction; then the jobs before this one
-        // are lost as well, and those after it must not run outside of one.
+        // On a full disk SQLite rolls back the whole transaction; then the jobs before this one are lost as well,
+        // and those after it must not run outside of one.
         if connection.is_autocommit() {
             return Err(ended.err().unwrap_or_else(|| Failure::Damaged("transaction: it ended inside a job".into())));
         }

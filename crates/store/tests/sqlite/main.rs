@@ -95,7 +95,7 @@ async fn what_a_killed_server_leaves_behind_holds_every_write_that_returned() {
     let left_behind = TempDir::new().unwrap();
     put_apps_at_once(Arc::clone(&store), 100).await;
 
-    // The files as they are while the store is open: nothing was closed, nothing checkpointed.
+    // The files as they are while the store is open: nothing closed, nothing checkpointed.
     for name in ["proctor.db", "proctor.db-wal"] {
         std::fs::copy(directory.path().join(name), left_behind.path().join(name)).unwrap();
     }

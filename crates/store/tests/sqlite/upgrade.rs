@@ -1,4 +1,4 @@
-//! A file that an earlier program wrote is opened with all that is in it.
+//! A file written by an earlier version is opened with everything in it.
 
 use proctor_model::{OperationKind, Permissions, Phase, Snapshot, Subject};
 use proctor_store::conformance::spec;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::file;
 
-/// What came before businesses, roles and the audit log.
+/// The schema before businesses, roles and the audit log.
 const SCHEMA_2: [&str; 2] = [
     include_str!("../../src/sqlite/migrations/0001_initial.sql"),
     include_str!("../../src/sqlite/migrations/0002_events.sql"),
@@ -75,7 +75,7 @@ async fn a_tool_migrates_the_store_of_a_stopped_server_only_when_it_is_told_to()
     assert!(version() > 2);
 }
 
-/// What came before specs were named by numbers.
+/// The schema before specs were identified by numbers.
 const SCHEMA_7: [&str; 5] = [
     include_str!("../../src/sqlite/migrations/0003_access.sql"),
     include_str!("../../src/sqlite/migrations/0004_tasks.sql"),

@@ -28,11 +28,11 @@ use crate::threshold::{Level, Mean, Resource, band, effective};
 use types::SAMPLE_AGE_MAX;
 pub use types::{Member, PoolAction, PoolEvent, PoolWarning, Ranked, is_member};
 
-/// For how long others may deal with a member before the pool does not wait any more.
+/// How long others may deal with a member before the pool stops waiting.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// From the warning about a lowered limit until it has effect.
+/// From the warning about a lowered limit until it takes effect.
 const LOWERED_GRACE: Duration = Duration::from_secs(10);
-/// A victim that is not dead by then will not make room any more.
+/// A victim that is not dead by then will not free anything any more.
 const DEATH_MAX: Duration = Duration::from_secs(60);
 /// A limit far below what its members need must not sweep through all of them.
 const KILLS_MAX: usize = 6;
@@ -40,7 +40,7 @@ const KILLS_WINDOW: Duration = Duration::from_secs(60);
 /// An event with thousands of candidates helps nobody.
 const RANKING_MAX: usize = 32;
 const PERIOD_MIN: Duration = Duration::from_secs(1);
-/// Shorter than the age at which samples are worthless.
+/// Shorter than the age at which samples become worthless.
 const PERIOD_MAX: Duration = Duration::from_secs(4);
 const NEAR: f64 = 0.7;
 
@@ -50,7 +50,7 @@ pub struct PoolMachine {
     pool: Pool,
     members: Vec<Member>,
     sampled: Option<Time>,
-    /// Samples must be newer to make the next observation: the last one, or a death.
+    /// Samples must be newer than this to make the next observation: the last one, or a death.
     barrier: Option<Time>,
     observed: Option<Time>,
     memory: Level,
@@ -63,14 +63,14 @@ pub struct PoolMachine {
     waiting: Option<Time>,
 }
 
-/// What one resource has been through.
+/// The history of one resource.
 #[derive(Debug, Default)]
 struct Side {
     grace: Grace,
     told: Told,
 }
 
-/// What of the present breach has been told, so that it is told once.
+/// What was already reported about the current breach, so that it is reported once.
 #[derive(Debug, Default)]
 struct Told {
     dry_run: bool,
@@ -129,7 +129,7 @@ impl PoolMachine {
         self.sampled.map_or((0.0, 0.0), |at| (self.sum(at, Resource::Cpu), self.sum(at, Resource::Memory)))
     }
 
-    /// When a victim is given up; everything else comes with samples.
+    /// When a victim is given up; everything else is driven by samples.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.victim.as_ref().map(|victim| victim.until)
     }
@@ -182,7 +182,7 @@ impl PoolMachine {
         }
     }
 
-    /// What was seen before the victim's end says nothing about the pool without it.
+    /// What was seen before the victim's death says nothing about the pool without it.
     fn end_of_victim(&mut self, now: Time) {
         self.victim = None;
         self.barrier = Some(now);
@@ -191,7 +191,7 @@ impl PoolMachine {
         self.cpu.restart();
     }
 
-    /// New samples are the moment of decision: nothing is newer than they are.
+    /// New samples are the moment of decision: nothing is newer.
     fn sampled(&mut self, now: Time, at: Time, members: Vec<Member>, actions: &mut Vec<PoolAction>) {
         if self.sampled.is_some_and(|newest| at <= newest) {
             return; // out of order
@@ -329,8 +329,8 @@ impl PoolMachine {
         true
     }
 
-    /// Whether a member is over its own limit, or the one with the highest score cannot be chosen:
-    /// it is being ended, or still on its way up.
+    /// Whether a member is over its own limit, or the one with the highest score cannot be chosen: it is being
+    /// ended, or still starting.
     fn is_for_others(&self, now: Time, ranking: &[(Ranked, bool)]) -> bool {
         ranking.first().is_some_and(|(_, eligible)| !eligible)
             || self.members.iter().any(|member| member.is_fresh(now) && member.is_over_its_own_limit())

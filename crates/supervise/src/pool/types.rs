@@ -1,4 +1,4 @@
-//! What goes into the machine of a pool and what comes out.
+//! Inputs and outputs of the machine of a pool.
 
 use std::time::Duration;
 
@@ -7,8 +7,7 @@ use proctor_model::{Labels, Pool, PoolLimits, ProcessKey};
 use crate::Time;
 use crate::threshold::{Resource, effective, sound};
 
-/// Samples older than this are not acted upon, and a longer hole between them starts the windows
-/// anew.
+/// Older samples are not acted upon, and a longer gap between them restarts the windows.
 pub(super) const SAMPLE_AGE_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +34,7 @@ pub struct Member {
     pub cpu_limit: Option<f64>,
     pub memory_limit: Option<f64>,
     pub sampled_at: Time,
-    /// Nothing is under way for it, so that it may be ended.
+    /// Nothing is in progress for it, so it may be evicted.
     pub eligible: bool,
 }
 
@@ -49,7 +48,7 @@ pub enum PoolAction {
         /// The eligible members with the highest scores, the victim first.
         ranking: Vec<Ranked>,
     },
-    /// What would have been killed but for the dry run; once per breach.
+    /// What would have been killed without the dry run; once per breach.
     WouldKill {
         victim: ProcessKey,
         resource: Resource,
@@ -65,19 +64,19 @@ pub enum PoolAction {
     },
 }
 
-/// What somebody should know; each once per breach.
+/// Warnings for people; each once per breach.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PoolWarning {
-    /// The limit is below the present use since it was lowered, and has effect in 10 s.
+    /// The limit was lowered below the current usage, and takes effect in 10 s.
     Lowered,
     /// No eligible member uses anything of it.
     NoVictim,
-    /// The member with the highest score may not be ended now (an operation or a start is under way),
-    /// and nobody else is ended for it.
+    /// The member with the highest score may not be evicted now (an operation or a start is in progress), and no
+    /// other is evicted instead.
     Blocked(ProcessKey),
     /// Six members were killed within a minute.
     KillsCapped,
-    /// The victim is still there after a minute; the pool goes on without its death.
+    /// The victim is still alive after a minute; the pool continues without its death.
     VictimSurvives(ProcessKey),
 }
 

@@ -1,4 +1,4 @@
-//! What is under way for a process, and until when.
+//! What is in progress for a process, and until when.
 
 use std::time::Duration;
 
@@ -7,55 +7,54 @@ use proctor_model::{Code, Incarnation, Message};
 use super::CommandKind;
 use crate::Time;
 
-/// Exactly one of these at any time. Whether an operation or supervision is behind it is told by
-/// `Process::current`.
+/// Exactly one of these at any time. `Process::current` tells whether an operation or supervision is behind it.
 #[derive(Debug)]
 pub(super) enum Activity {
     /// Nothing; the record's life tells whether it runs.
     Idle,
     /// Dead and managed: the next start is due at `at`.
     Backoff { at: Time },
-    /// A look decides how to go on.
+    /// A probe decides how to continue.
     Probing,
-    /// The start or restart command runs; the life that comes must not be `old`.
+    /// The start or restart command runs; the resulting life must not be `old`.
     Launching {
         old: Option<Incarnation>,
-        /// The next look, when none is on its way: the command may be the process itself.
+        /// The next probe, if none is in progress: the command may be the process itself.
         next: Option<Time>,
-        /// Grows from look to look.
+        /// Grows from probe to probe.
         pause: Duration,
         /// Since when the new life is there.
         since: Option<Time>,
     },
-    /// The command has ended; a life other than `old` must show until `until`.
+    /// The command has exited; a life other than `old` must appear until `until`.
     WaitingForPid {
         old: Option<Incarnation>,
         until: Time,
-        /// The next look, when none is on its way.
+        /// The next probe, if none is in progress.
         next: Option<Time>,
-        /// Grows from look to look.
+        /// Grows from probe to probe.
         pause: Duration,
         plan: ProbePlan,
     },
-    /// What an earlier life or a failed start has left behind is being ended; `next` comes after it.
+    /// Leftovers of an earlier life or a failed start are being ended; `next` comes after that.
     ClearingLeftovers { next: AfterLeftovers },
-    /// Something was ended before a start, which took its time: what is there by now is looked at once more.
+    /// Something was ended before a start, which took time: the process is probed once more.
     LookingAgain { command: CommandKind, timeout: Duration },
-    /// An operation's start: alive, and must be so until `until`. `first` is the first check; without a second
+    /// An operation's start: alive, and must stay so until `until`. `first` is the first check; without a second
     /// one it is `until`.
     StartCheck { first: Time, until: Time },
     /// The stop or kill command runs.
     Stopping { life: Incarnation },
-    /// The life must be over at `until`.
+    /// The life must have ended by `until`.
     WaitingForExit { life: Incarnation, until: Time, fallback: Fallback },
     /// The reload command runs.
     Reloading { life: Incarnation },
 }
 
-/// What goes on when nothing of an earlier life is left.
+/// What comes next once there are no leftovers.
 #[derive(Debug)]
 pub(super) enum AfterLeftovers {
-    /// The start or restart command runs, for at most so long.
+    /// The start or restart command runs, for at most this long.
     Launch { command: CommandKind, old: Option<Incarnation>, timeout: Duration },
     /// The start has failed with this.
     LaunchFailed(Failure),
@@ -69,26 +68,26 @@ pub(super) enum AfterLeftovers {
     Swept,
 }
 
-/// How the search for a life goes on when a look finds none.
+/// What to do if a probe finds no life.
 #[derive(Debug)]
 pub(super) enum ProbePlan {
-    /// Looks again until its time is over.
+    /// Probe again until its time is over.
     Retry,
-    /// It was there and is gone: one look, and that is that.
+    /// It was there and is gone: probe once more, and stop.
     LastProbe,
-    /// The command failed: this is the outcome, whatever the one look finds; a life that is there
-    /// all the same is adopted, so that nobody starts a second one.
+    /// The command failed: this is the outcome, whatever the probe finds; a life that is there all the same is
+    /// adopted, so that nobody starts a second one.
     ReportFailure(Failure),
 }
 
-/// What happens when a life is not over in time.
+/// What to do if a life has not ended in time.
 #[derive(Debug)]
 pub(super) enum Fallback {
     /// The operation fails with this.
     Fail(Failure),
     /// SIGKILL to the whole tree, then a last wait.
     KillTree,
-    /// SIGKILL was asked for and is not known to be sent. Where it has failed for a reason, it is asked for once more.
+    /// SIGKILL was requested but is not known to be sent. If it failed, it is requested once more.
     Unsent { failed: Option<String>, is_first: bool },
 }
 
@@ -98,7 +97,7 @@ impl Activity {
             Self::Backoff { at } => Some(*at),
             Self::WaitingForPid { next, .. } | Self::Launching { next, .. } => *next,
             Self::StartCheck { until, .. } | Self::WaitingForExit { until, .. } => Some(*until),
-            // These end with an answer of the host, which bounds every look and command.
+            // These end with an answer of the host, which bounds every probe and command.
             Self::Idle
             | Self::Probing
             | Self::ClearingLeftovers { .. }
@@ -114,11 +113,11 @@ impl Activity {
 pub(super) enum EvictionReason {
     /// Resources: it comes back later each time.
     OverLimit,
-    /// The restart policy decides, as after any abnormal end.
+    /// The restart policy decides, as after any abnormal exit.
     Unhealthy,
 }
 
-/// An unhappy end in the making.
+/// A failure in the making.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) code: Code,

@@ -1,8 +1,8 @@
-//! Taking an operation back.
+//! Cancelling an operation.
 //!
-//! Promised: what has not begun never runs; of what has begun the command that runs is ended with
-//! its tree, nothing further is done, and the message says what had been done; management stays as
-//! it was. A life that a stop or kill has touched is not started again after its end. Absent: undoing.
+//! Promised: what has not begun never runs; if it has begun, the running command is ended with its tree, nothing
+//! further is done, and the message says what had been done; management stays as it was. A life that a stop or kill
+//! has touched is not restarted after its end. Absent: undoing.
 
 use proctor_model::{Code, Exit, Message, OperationId, Outcome, messages};
 
@@ -13,7 +13,7 @@ use super::{Action, Process};
 use crate::Time;
 
 impl Process {
-    /// An operation that is not here has ended, or never was.
+    /// An operation that is not here has finished, or never existed.
     pub(super) fn cancel(&mut self, now: Time, operation: OperationId) {
         let waiting = self.queue.len() + self.queue_of_next.len();
         for queue in [&mut self.queue, &mut self.queue_of_next] {
@@ -36,14 +36,14 @@ impl Process {
         self.cut_begun(now);
     }
 
-    /// What is under way for an operation that is cut short.
+    /// Cuts short what is in progress for an operation.
     pub(super) fn cut_begun(&mut self, now: Time) {
         match std::mem::replace(&mut self.work, Activity::Idle) {
             running @ (Activity::Launching { .. } | Activity::Stopping { .. } | Activity::Reloading { .. }) => {
                 self.work = running;
                 self.actions.push_back(Action::KillCommand { ticket: self.commands });
             }
-            // One look, so that a process that is there already is known.
+            // One probe, so that an existing process is known.
             Activity::WaitingForPid { old, .. } => {
                 self.probe_again(old, now, FIRST_PAUSE, ProbePlan::ReportFailure(self.cut_failure(messages::start())))
             }
@@ -56,7 +56,7 @@ impl Process {
                 self.dirty |= self.record.launch.take().is_some();
                 self.fail(now, failure.code, failure.message);
             }
-            // It fails in a moment by itself; what is to be started after the clearing is not.
+            // It fails in a moment by itself; what is to start after the clearing does not start.
             Activity::ClearingLeftovers { next: AfterLeftovers::LaunchFailed(failure) } => {
                 let cut = self.cut_failure(messages::start());
                 let message = messages::after_a_failure(cut.message, failure.message);
@@ -64,12 +64,12 @@ impl Process {
                 self.work = Activity::ClearingLeftovers { next };
             }
             clearing @ (Activity::ClearingLeftovers { .. } | Activity::LookingAgain { .. }) => self.work = clearing,
-            // After a restart of the agent: what the look finds decides what there is to end.
+            // After a restart of the agent: the probe decides what there is to end.
             other @ (Activity::Idle | Activity::Backoff { .. } | Activity::Probing) => self.work = other,
         }
     }
 
-    /// After a restart of the agent an operation goes on where it was; one that was cut short ends.
+    /// After a restart of the agent an operation continues where it was; one that was cut short ends.
     pub(super) fn cut_resumed(&mut self, now: Time) {
         if self.is_cut_short() {
             self.cut_begun(now);
@@ -80,7 +80,7 @@ impl Process {
         self.current.as_ref().is_some_and(|current| current.cut_short.is_some())
     }
 
-    /// What people read: how far it had come.
+    /// For people: how far it had come.
     pub(super) fn cut_failure(&self, step: Message) -> Failure {
         let kind = self.current.as_ref().map_or_else(|| step.clone(), |current| current.request.kind.message());
         let state = match (&self.record.life, self.last_exit) {

@@ -1,9 +1,8 @@
-//! Ending a life that supervision wants back: too much of a resource, or ill.
+//! Ending a life that supervision wants back: too much of a resource, or unhealthy.
 //!
-//! The stop command gets a bounded time, then the whole tree is killed; what the life leaves behind is
-//! ended with it. The process stays managed.
-//! After an end for resources it comes back later each time; after one for illness the restart
-//! policy decides, as after any abnormal end.
+//! The stop command gets a bounded time, then the whole tree is killed, and its leftovers are ended with it. The
+//! process stays managed. After an end for resources it comes back later each time; after one for its health the
+//! restart policy decides, as after any abnormal exit.
 
 use std::time::Duration;
 
@@ -14,15 +13,15 @@ use super::{Action, CommandKind, LimitBreach, Notice, Process};
 use crate::Time;
 use crate::threshold::Resource;
 
-/// What the stop command, and then the process, get before the tree is killed.
+/// Grace period of the stop command, and then of the process, before the tree is killed.
 const GRACE: Duration = Duration::from_secs(10);
-/// Memory at so many times the limit is not asked to go.
+/// Memory at this many times the limit gets no grace period.
 const URGENT: f64 = 2.0;
 const WAIT_FIRST: Duration = Duration::from_secs(10);
 const WAIT_MAX: Duration = Duration::from_secs(600);
 
 impl Process {
-    /// A limit or a pool has condemned this life. Whoever is not at rest is judged again later.
+    /// A limit or a pool has condemned this life. A process that is busy is judged again later.
     pub(super) fn on_limit_breach(&mut self, now: Time, excess: LimitBreach) {
         if self.record.life.as_ref() != Some(&excess.life) {
             return;
@@ -34,7 +33,7 @@ impl Process {
             if matches!(&self.work, Activity::WaitingForExit { fallback, .. } if is_being_killed(fallback)) {
                 return; // it is being killed: what waits for the end of that must not wait for ever
             }
-            // It grows while it is asked to go: the host cannot wait.
+            // It grows during its grace period: the host cannot wait.
             return self.kill_tree(now, excess.life);
         }
         if !self.may_be_evicted() {
@@ -75,7 +74,7 @@ impl Process {
         self.work = Activity::WaitingForExit { life, until: now + GRACE, fallback: Fallback::KillTree };
     }
 
-    /// The condemned life is over, and nothing of it is left.
+    /// The condemned life is over, without leftovers.
     pub(super) fn evicted(&mut self, now: Time) {
         if self.evicting.take() == Some(EvictionReason::OverLimit) {
             let wait = WAIT_FIRST * 2u32.saturating_pow(self.record.evictions.min(16));
@@ -89,7 +88,7 @@ impl Process {
     }
 }
 
-/// With the pool, where it is the pool's limit, and who it would end next.
+/// With the pool, if it is the pool's limit, and who would be evicted next.
 fn reason(LimitBreach { breach, pool, .. }: &LimitBreach) -> Message {
     let (usage, limit) = (format!("{:.1}", breach.usage), format!("{:.1}", breach.limit));
     let Some(pool) = pool else { return messages::ended_over_limit(breach.resource, usage, limit) };

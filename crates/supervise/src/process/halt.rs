@@ -1,4 +1,4 @@
-//! Stop and kill: by command or by signal, and nothing of the life is left.
+//! Stop and kill: by command or by signal, without leftovers.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::Time;
 
 /// A process whose stop command failed may be gone all the same: the kernel may be a little late.
 const AFTER_FAILED_STOP: Duration = Duration::from_millis(500);
-/// What a kill command gets before the whole tree is killed.
+/// Grace period of a kill command before the whole tree is killed.
 pub(super) const AFTER_KILL_COMMAND: Duration = Duration::from_secs(1);
-/// How long a kill may wait for its turn among others before it counts as failed.
+/// How long a kill may wait for its turn before it counts as failed.
 const SIGKILL_SENT_MAX: Duration = Duration::from_secs(60);
-/// Until a kill that could not be sent is tried once more.
+/// Wait before a kill that could not be sent is retried.
 const SIGKILL_AGAIN: Duration = Duration::from_secs(1);
-/// What the kernel gets after SIGKILL was sent.
+/// Time for the kernel after SIGKILL was sent.
 const AFTER_SIGKILL: Duration = Duration::from_secs(5);
 
 impl Process {
@@ -42,10 +42,10 @@ impl Process {
         }
     }
 
-    /// A command begins or a signal is sent. If an operator's stop or kill wants it, the end of this life is wanted
-    /// from now on, also when the operation is taken back: nobody can take back what was sent. A start or restart wants
-    /// the process back, also one that finds it running, and supervision counts anew. What is taken back before has
-    /// changed nothing of that.
+    /// A command begins or a signal is sent. If an operator's stop or kill requested it, the end of this life is
+    /// wanted from now on, even if the operation is cancelled: nobody can take back what was sent. A start or
+    /// restart wants the process back, even if it finds it running, and supervision counts from zero. A cancel
+    /// before this point changes none of that.
     pub(super) fn note_wish(&mut self) {
         match self.current.as_ref().map(|current| current.request.kind) {
             Some(OperationKind::Stop | OperationKind::Kill) => self.record.unwanted.clone_from(&self.record.life),
@@ -111,8 +111,8 @@ impl Process {
         self.work = Activity::WaitingForExit { life, until: now + SIGKILL_SENT_MAX, fallback };
     }
 
-    /// The signals are sent: what the kernel needs to end the life counts from now on, not from when the
-    /// kill was asked for. Or they could not be sent.
+    /// The signals were sent: the time that the kernel needs to end the life counts from now on, not from when the
+    /// kill was requested. Or they could not be sent.
     pub(super) fn tree_killed(&mut self, now: Time, killed: &Incarnation, reason: Option<String>) {
         if let Activity::WaitingForExit { life, until, fallback } = &mut self.work
             && let Fallback::Unsent { failed, .. } = fallback
@@ -144,13 +144,13 @@ impl Process {
         self.fail(now, failure.code, failure.message);
     }
 
-    /// The life is over; what it has left behind goes too.
+    /// The life is over; its leftovers are ended too.
     pub(super) fn on_exit_reached(&mut self, now: Time) {
         let next = if self.evicting.is_some() { AfterLeftovers::Evicted } else { AfterLeftovers::Stopped };
         self.clear(now, next);
     }
 
-    /// Nothing of the life is left: a stop or kill has reached its goal, a restart goes on.
+    /// No leftovers: a stop or kill has reached its goal, a restart continues.
     pub(super) fn gone(&mut self, now: Time) {
         let is_restart = self.current.as_ref().is_some_and(|current| current.request.kind == OperationKind::Restart);
         if is_restart {

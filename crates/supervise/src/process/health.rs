@@ -1,10 +1,10 @@
-//! The health command: run from time to time beside a running process.
+//! The health command, which runs periodically beside a running process.
 //!
-//! One failure means little; `failures` in a row make it unhealthy, which counts as an abnormal end
-//! under the restart policy. A command that cannot be run (exit 126 or 127, or no such user) says
-//! nothing about the process: that is a state of its own and ends nobody. Nothing is asked during the
-//! grace after a start, nor while an operation is under way. A changed command takes effect in the
-//! present life; answers to a check of an earlier life or command are ignored.
+//! One failure means little; `failures` in a row make the process unhealthy, which counts as an abnormal exit under
+//! the restart policy. A command that cannot be run (exit 126 or 127, or no such user) says nothing about the
+//! process: that is a state of its own and ends nothing. Nothing is checked during the grace period after a start,
+//! nor while an operation is in progress. A changed command takes effect in the current life; results of a check of
+//! an earlier life or command are ignored.
 
 use proctor_model::{CommandExit, CommandResult, Exit, Message, Spec, messages};
 
@@ -12,7 +12,7 @@ use super::activity::{Activity, EvictionReason};
 use super::{Action, HealthState, Notice, Process, Ticket};
 use crate::Time;
 
-/// What the reason for people holds of the command's output.
+/// How much of the command's output the reason quotes.
 const REASON_CHARS_MAX: usize = 200;
 /// The shell's exit codes for a command that it found but could not execute, and did not find.
 const NOT_EXECUTABLE: i32 = 126;
@@ -22,13 +22,13 @@ const NOT_FOUND: i32 = 127;
 pub(super) struct Health {
     /// The next check; None without a life or without a command.
     next: Option<Time>,
-    /// The check under way.
+    /// The check in progress.
     checking: Option<Ticket>,
-    /// Counts over all lives: the answer to an earlier one never has the ticket of a later one.
+    /// Counts over all lives: the result of an earlier one never has the ticket of a later one.
     checks: Ticket,
     failures: u32,
     state: Option<HealthState>,
-    /// When it was last found well.
+    /// When it was last found healthy.
     well_at: Option<Time>,
 }
 
@@ -41,7 +41,7 @@ impl Health {
         self.state == Some(HealthState::Unhealthy)
     }
 
-    /// Nothing is known, and answers that are still to come do not count.
+    /// Nothing is known, and outstanding results do not count.
     pub(super) fn reset(&mut self) {
         *self = Self { checks: self.checks, ..Self::default() };
     }
@@ -67,7 +67,7 @@ impl Process {
         self.health.next = self.record.spec.control.health.as_ref().map(|_| now + grace);
     }
 
-    /// The spec has changed: the present life is asked by the new command, or no longer.
+    /// The spec has changed: the current life is checked by the new command, or no longer.
     pub(super) fn follow_health(&mut self, now: Time, before: &Spec) {
         let (spec, since) = (&self.record.spec, self.running_since);
         let is_same = before.control.health == spec.control.health && before.policy.health == spec.policy.health;
@@ -112,7 +112,7 @@ impl Process {
             CommandResult::Exited(Exit::Code(_) | Exit::Signal(_)) | CommandResult::TimedOut => {
                 self.mark_unhealthy(now, end, policy.failures);
             }
-            // Nobody was asked, or the answer was lost: nothing is known.
+            // Nothing was checked, or the result was lost: nothing is known.
             CommandResult::NoSlot | CommandResult::Cancelled | CommandResult::ExitUnknown => {}
         }
     }
@@ -133,7 +133,7 @@ impl Process {
 
     fn set_health(&mut self, state: HealthState, reason: Message) {
         let before = self.health.state.replace(state);
-        // A first good answer is no change.
+        // A first good result is no change.
         if before.unwrap_or(HealthState::Healthy) != state {
             self.actions.push_back(Action::Notify(Notice::HealthChanged { state, reason }));
         }

@@ -1,4 +1,4 @@
-//! Start and restart: the command runs, and a new life must show and live through its check.
+//! Start and restart: the command runs, and a new life must appear and survive its check.
 //!
 //! Promised: a launch is in the record before its command runs; what a failed start left behind is ended.
 //! Absent: deciding when supervision starts something, see [`super::relaunch`].
@@ -13,10 +13,10 @@ use super::activity::{Activity, AfterLeftovers, Failure, ProbePlan};
 use super::{CommandKind, Launch, Process};
 use crate::Time;
 
-/// How long a process may take to show up where its policy asks for no check after the start.
+/// How long a process may take to appear if its policy asks for no check after the start.
 const SEEK_WITHOUT_CHECK: Duration = Duration::from_secs(5);
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(10);
-/// A pid file that names a dead process may be rewritten within this.
+/// A pid file that names a dead process may be rewritten within this time.
 const AFTER_DEATH: Duration = Duration::from_millis(500);
 const LAST_PAUSE: Duration = Duration::from_millis(250);
 /// A start command that takes longer than this may be the process itself.
@@ -36,7 +36,7 @@ impl Process {
         }
     }
 
-    /// Runs the start or restart command; the life that it brings must not be `old`.
+    /// Runs the start or restart command; the resulting life must not be `old`.
     pub(super) fn launch(&mut self, now: Time, command: CommandKind, old: Option<Incarnation>) {
         let timeout = self.policy_of_current().policy.op_timeout.duration();
         self.launch_for(now, command, old, timeout);
@@ -47,7 +47,7 @@ impl Process {
         self.clear(now, AfterLeftovers::Launch { command, old, timeout });
     }
 
-    /// Nothing of an earlier life is left.
+    /// No leftovers of an earlier life.
     pub(super) fn launch_now(&mut self, now: Time, command: CommandKind, old: Option<Incarnation>, timeout: Duration) {
         let control = &self.policy_of_current().control;
         let line = if command == CommandKind::Restart { control.restart.clone() } else { control.start.clone() };
@@ -71,7 +71,7 @@ impl Process {
         self.dirty = true;
     }
 
-    /// A command that does not end may be the process itself: its pid file tells.
+    /// A command that does not exit may be the process itself: its pid file tells.
     pub(super) fn probe_while_launching(&mut self, old: Option<Incarnation>, pause: Duration, since: Option<Time>) {
         self.probe();
         self.work = Activity::Launching { old, next: None, pause, since };
@@ -101,13 +101,14 @@ impl Process {
         self.work = Activity::Launching { old, next, pause: (pause * 3 / 2).min(FOREGROUND_PAUSE_MAX), since };
     }
 
-    /// How long a process must live before its start command, which has not ended, is taken for the process itself.
+    /// How long a process must live before its start command, which has not exited, is taken for the process
+    /// itself.
     pub(super) fn foreground_watch(&self) -> Duration {
         let spec = self.policy_of_current();
         seek_window(spec).max(spec.policy.last_start_check().duration())
     }
 
-    /// The process has lived through its check and the command still runs: it is the process.
+    /// The process has survived its check and the command still runs: it is the process.
     fn adopt_foreground(&mut self, now: Time) {
         self.detach_command();
         match &self.current {
@@ -142,7 +143,7 @@ impl Process {
         self.probe_again(old, until, FIRST_PAUSE, plan);
     }
 
-    /// Looks for the life that a start must have brought.
+    /// Looks for the life that a start must have produced.
     pub(super) fn probe_again(&mut self, old: Option<Incarnation>, until: Time, pause: Duration, plan: ProbePlan) {
         self.probe();
         self.work = Activity::WaitingForPid { old, until, next: None, pause, plan };
@@ -174,7 +175,7 @@ impl Process {
                 self.reason = reason;
                 let counts = !self.policy_of_current().policy.has_second_check();
                 if Some(pid) != self.named && matches!(plan, ProbePlan::Retry) && counts {
-                    // It came and died. The file may still be about to name its successor.
+                    // It appeared and died. The file may still be about to name its successor.
                     self.named = Some(pid);
                     return self.probe_again_at(now + AFTER_DEATH, old, now + AFTER_DEATH, pause);
                 }
@@ -215,15 +216,15 @@ impl Process {
     }
 
     pub(super) fn pass_start_check(&mut self, now: Time) {
-        // Who was unregistered meanwhile runs on, but nobody keeps it alive.
+        // A process that was unregistered meanwhile keeps running, but nobody keeps it alive.
         if self.record.registered {
             self.manage();
         }
         self.succeed(now);
     }
 
-    /// Somebody wants it down while supervision still searches for what it started: the search is
-    /// cut short, so that a long check cannot hold up a stop.
+    /// Somebody wants it down while supervision still searches for what it started: the search is cut short, so
+    /// that a long check cannot hold up a stop.
     pub(super) fn shorten_wait(&mut self, now: Time) {
         if let Activity::WaitingForPid { until, .. } = &mut self.work {
             *until = (*until).min(now + SEEK_WITHOUT_CHECK);
@@ -231,7 +232,7 @@ impl Process {
     }
 
     /// Its pid file may name another life by now; if not, the start has failed. Between the first check and a
-    /// second one it has failed whoever is there: it had to be the same life.
+    /// second one it has failed in any case: it had to be the same life.
     pub(super) fn exited_during_start_check(&mut self, now: Time, first: Time, life: &Incarnation) {
         let policy = &self.policy_of_current().policy;
         let must_stay = policy.has_second_check() && policy.lifetime == Lifetime::Resident;
@@ -271,15 +272,15 @@ impl Process {
         self.launch_failed(now, Failure::new(Code::CheckFailed, message));
     }
 
-    /// Without a life that is known, what the start left behind must go: nobody would ever find it,
-    /// and the next start would make a second copy.
+    /// Without a known life, the leftovers of the start must be ended: nobody would ever find them, and the next
+    /// start would make a second copy.
     fn launch_failed(&mut self, now: Time, failure: Failure) {
         if self.record.life.is_some() {
             return self.end_failed_launch(now, failure);
         }
         self.leave_launch_behind();
         if self.unclear {
-            // What the start brought may be well: it is adopted, or ended, when that can be told.
+            // What the start produced may be fine: it is adopted, or ended, when that can be told.
             return self.end_failed_launch(now, failure);
         }
         self.clear(now, AfterLeftovers::LaunchFailed(failure));
@@ -295,7 +296,7 @@ impl Process {
     }
 }
 
-/// How long after the end of its start command a process may take to show up.
+/// How long after the exit of its start command a process may take to appear.
 pub(super) fn seek_window(spec: &Spec) -> Duration {
     match spec.policy.start_check.duration() {
         Duration::ZERO => SEEK_WITHOUT_CHECK,

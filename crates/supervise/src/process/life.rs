@@ -1,4 +1,4 @@
-//! What is known of a process: its registration, whether it is managed, and its present life.
+//! What is known about a process: its registration, whether it is managed, and its current life.
 
 use proctor_model::{Exit, Incarnation, Message, Probe, messages};
 
@@ -21,7 +21,7 @@ impl Process {
         }
     }
 
-    /// When the start command under way began, in ticks since boot. What it brings may be there before it is known.
+    /// When the current start command began, in ticks since boot. What it produces may exist before it is known.
     pub fn launch_since(&self) -> Option<u64> {
         self.record.launch.as_ref().and_then(|launch| launch.since)
     }
@@ -31,7 +31,7 @@ impl Process {
             return self.replace_next(&waiting, next);
         }
         let is_anew = !self.record.registered || self.record.registered_at != next.registered_at;
-        if is_anew && next.is_elsewhere(&self.record.spec) {
+        if is_anew && next.is_other_process(&self.record.spec) {
             if self.record.registered {
                 self.forget(now);
             }
@@ -44,24 +44,24 @@ impl Process {
             self.make_way(now);
         }
         self.register(now, next);
-        // It may run already, started by other hands.
+        // It may already be running, started by somebody else.
         if self.record.life.is_none() && matches!(self.work, Activity::Idle) {
             self.probe();
         }
     }
 
-    /// The registration that waits is changed, or gives way to another one.
+    /// The waiting registration is changed, or replaced by another one.
     fn replace_next(&mut self, waiting: &Registration, next: Registration) {
         let is_anew = waiting.registered_at != next.registered_at;
         let managed = next.managed || (waiting.managed && !is_anew);
-        if is_anew && next.is_elsewhere(&waiting.spec) {
+        if is_anew && next.is_other_process(&waiting.spec) {
             self.answer_waiting(|_| messages::registered_elsewhere_before());
         }
         self.record.next = Some(Box::new(Registration { managed, ..next }));
         self.dirty = true;
     }
 
-    /// Answers what waits for the registration that waits: that does not come.
+    /// Answers what waits for the waiting registration: that will not come.
     fn answer_waiting(&mut self, message: impl Fn(&Self) -> Message) {
         for request in std::mem::take(&mut self.queue_of_next) {
             let message = message(self);
@@ -69,10 +69,10 @@ impl Process {
         }
     }
 
-    /// The registration that waits takes effect. False: there is none.
+    /// The waiting registration takes effect. False: there is none.
     pub(super) fn register_next(&mut self, now: Time) -> bool {
         let Some(next) = self.record.next.take() else { return false };
-        // A ledger that could not be written may still have it though it has taken effect.
+        // If the ledger could not be written, it may still have it although it has taken effect.
         if !self.record.registered || self.record.registered_at != next.registered_at {
             self.make_way(now);
         }
@@ -83,7 +83,7 @@ impl Process {
 
     pub(super) fn register(&mut self, now: Time, next: Registration) {
         let Registration { spec, managed, registered_at } = next;
-        // Registered anew since we last heard: it was released in between.
+        // Registered again since we last heard: it was released in between.
         if self.record.registered && self.record.registered_at != registered_at {
             self.release();
         }
@@ -102,7 +102,7 @@ impl Process {
         !is_at_rest || self.current.is_some() || !self.queue.is_empty()
     }
 
-    /// Another process gets this name: what is known of the present one is that of an elder.
+    /// Another process gets this name: what is known about the current one becomes an elder.
     pub(super) fn make_way(&mut self, now: Time) {
         let elder = self.estate(now);
         let next = Record::new(self.record.spec.clone());
@@ -131,7 +131,7 @@ impl Process {
         if matches!(self.work, Activity::Backoff { .. }) {
             self.work = Activity::Idle;
         }
-        // Operations may have waited for the end of what was under way.
+        // Operations may have waited for it.
         if !was_idle && matches!(self.work, Activity::Idle) {
             self.become_idle(now);
         }
@@ -156,7 +156,7 @@ impl Process {
         self.dirty = true;
     }
 
-    /// What another look saw, if nothing is under way that looks by itself.
+    /// What another probe saw, if nothing in progress probes by itself.
     pub(super) fn on_observed(&mut self, now: Time, look: Probe) {
         let Probe::Running(life) = look else { return };
         if matches!(self.work, Activity::Idle | Activity::Backoff { .. }) {
@@ -165,7 +165,7 @@ impl Process {
         }
     }
 
-    /// Takes a running process as the present life and watches it.
+    /// Adopts a running process as the current life and watches it.
     pub(super) fn adopt(&mut self, now: Time, life: Incarnation) {
         self.unclear = false;
         self.told_waiting = Message::default();
@@ -215,8 +215,8 @@ impl Process {
         }
     }
 
-    /// Whether a life proved that the process can live. The time that an illness took to show is no
-    /// proof, however long: only up to the last good word of the health command it was well.
+    /// Whether a life proved that the process can live. The time until it turned out unhealthy is no proof, however
+    /// long: it was healthy only up to the last good result of the health command.
     fn was_stable(&self, since: Time, now: Time) -> bool {
         let well_until = if self.health.is_unhealthy() { self.health.last_well() } else { Some(now) };
         well_until.is_some_and(|until| until.since(since) >= self.record.stable_run())

@@ -1,9 +1,8 @@
 //! The seven operations that change something.
 //!
-//! Each begins with a look, because what people ask for is relative to what is there. Hosting
-//! changes only when an operation succeeds; a stop that finds nothing running is the one
-//! exception, since whoever asks for it wants the process to stay down. How a start and a stop go on
-//! is in [`super::launch`] and [`super::halt`].
+//! Each begins with a probe, because what is asked for is relative to what is there. Management changes only when
+//! an operation succeeds; a stop that finds nothing running is the one exception, since its caller wants the
+//! process to stay down. How a start and a stop continue is in [`super::launch`] and [`super::halt`].
 
 use proctor_model::{
     Code, CommandExit, CommandResult, Exit, Incarnation, Message, OperationId, OperationKind, Outcome, Probe, Spec,
@@ -43,7 +42,7 @@ impl Process {
         }
     }
 
-    /// A look has told what is there: the operation goes on, or supervision.
+    /// The result of a probe: the operation continues, or supervision.
     pub(super) fn handle_probe(&mut self, now: Time, look: Probe) {
         let before = self.record.life.clone();
         self.unclear = matches!(look, Probe::Unclear { .. });
@@ -57,7 +56,7 @@ impl Process {
                 self.on_exit(now, None);
                 self.reason = reason;
             }
-            // A life that was known is over, or the look would have said so.
+            // A known life is over, or the probe would have found it.
             Probe::Unclear { reason, .. } => {
                 self.on_exit(now, None);
                 self.reason = reason;
@@ -76,7 +75,7 @@ impl Process {
         let Some(current) = &self.current else { return self.supervise(now) };
         if current.begun {
             let is_ending = matches!(current.request.kind, OperationKind::Stop | OperationKind::Kill);
-            // What it was meant for is over, and was perhaps when the agent ended: another life is innocent.
+            // What it was meant for is over, perhaps since the agent exited: another life is innocent.
             if is_ending && self.record.life != before {
                 return self.on_exit_reached(now);
             }
@@ -89,7 +88,7 @@ impl Process {
         }
         match (kind, life) {
             (OperationKind::Start, Some(life)) => {
-                // Whoever asks for it wants the process to run, after a stop that failed as well.
+                // Its caller wants the process to run, after a failed stop as well.
                 if !self.is_cut_short() {
                     self.note_wish();
                 }
@@ -116,7 +115,7 @@ impl Process {
         }
     }
 
-    /// Nothing is started nor ended where nobody can tell whether the process runs. Who stops it wants it to stay
+    /// Nothing is started or ended if it is unclear whether the process runs. Whoever stops it wants it to stay
     /// down.
     pub(super) fn fail_unclear(&mut self, now: Time, kind: OperationKind) {
         let message = match kind {
@@ -159,7 +158,7 @@ impl Process {
             }
             (OperationKind::Stop | OperationKind::Kill, None, _) => self.on_exit_reached(now),
             (OperationKind::Stop, Some(life), _) => {
-                // Where its command had not begun this was not done yet; a stop that was taken back has touched nothing.
+                // If its command had not begun, this was not done yet; a cancelled stop has touched nothing.
                 if !self.is_cut_short() {
                     self.note_wish();
                 }
@@ -174,7 +173,7 @@ impl Process {
             }
         }
     }
-    /// The start or restart command is known never to have run: the operation goes on with it, unless its time is
+    /// The start or restart command is known never to have run: the operation continues with it, unless its time is
     /// over.
     fn resume_launch(&mut self, now: Time, kind: OperationKind, life: Option<Incarnation>, until: Time) {
         if until <= now {
@@ -200,7 +199,7 @@ impl Process {
         }
     }
 
-    /// Nothing of the operation may happen: it cannot be remembered.
+    /// Nothing of the operation may happen: it could not be recorded.
     pub(super) fn refused(&mut self, now: Time, operation: OperationId, reason: Message) {
         if self.current.as_ref().is_some_and(|current| current.request.operation == operation) {
             self.record.launch = None;
@@ -237,7 +236,7 @@ impl Process {
 
     // Ends.
 
-    /// The spec that counts now: the operation's, or the registered one.
+    /// The spec in force: the operation's, or the registered one.
     pub(super) fn policy_of_current(&self) -> &Spec {
         self.current.as_ref().map_or(&self.record.spec, |current| &current.spec)
     }
@@ -259,7 +258,7 @@ impl Process {
         }
     }
 
-    /// What people read when a command did not end well: what it printed, if it said anything.
+    /// For people, if a command failed: its output, if any.
     pub(super) fn command_failure(&self, command: Message, end: &CommandExit) -> Failure {
         let said = end.output.trim_end();
         let message = match &end.result {

@@ -1,10 +1,10 @@
-//! An operator's word comes first: what supervision is about gives way to it.
+//! Operators come first: supervision gives way to their operations.
 //!
-//! Promised: manage and release take effect at once, whatever supervision is doing, unless something waits that
-//! changes the same. A release ends the start command of a relaunch; a life that is being ended for its use of resources or for illness is spared if nothing
-//! has been done to it yet, and if not the answer says so. A scheduled run goes on. A stop, kill or restart
-//! ends the start command of a relaunch or a scheduled run, or, where the process itself is known already,
-//! no longer waits for it, whatever waits before it.
+//! Promised: manage and release take effect at once, whatever supervision is doing, unless something that changes
+//! the same is queued. A release ends the start command of a relaunch; a life that is being evicted or ended as
+//! unhealthy is spared if nothing has been done to it yet, and if not the answer says so. A scheduled run
+//! continues. A stop, kill or restart ends the start command of a relaunch or a scheduled run or, if the process
+//! itself is already known, no longer waits for it, whatever is queued before it.
 //!
 //! Operations are carried out in order. But a start, restart or reload that takes longer than
 //! [`GIVES_WAY_AFTER`] (and its checks, at most [`CHECKS_MAX`]) gives way to a stop or kill, and a stop to a kill:
@@ -18,10 +18,10 @@ use super::activity::{Activity, EvictionReason};
 use super::{Action, Process, Request};
 use crate::Time;
 
-/// An operation that has been under way for so long gives way to a stop or kill. Most commands have ended by then,
-/// and who asks for a start and then for a stop gets both.
+/// An operation that has been in progress for this long gives way to a stop or kill. Most commands have exited by
+/// then, and a start followed by a stop gets both.
 const GIVES_WAY_AFTER: Duration = Duration::from_secs(5);
-/// What the checks after a start get on top of it.
+/// Additional time for the checks after a start.
 const CHECKS_MAX: Duration = Duration::from_secs(10);
 
 /// Why an operation ends before its time.
@@ -35,12 +35,12 @@ pub(super) enum CutShort {
 }
 
 impl Process {
-    /// Answers an operation that need not wait for what supervision is doing. None: it is answered.
+    /// Answers an operation that need not wait for what supervision is doing. None: it was answered.
     pub(super) fn apply_immediately(&mut self, now: Time, request: Request) -> Option<Request> {
         if request.expires <= now {
             return Some(request);
         }
-        // A registration that waits is what the operation is meant for.
+        // A waiting registration is what the operation is meant for.
         if let Some(next) = &mut self.record.next {
             if request.kind != OperationKind::Release || !self.queue_of_next.is_empty() {
                 return Some(request);
@@ -79,7 +79,7 @@ impl Process {
             OperationKind::Start if is_run && self.record.life.is_none() => {
                 Outcome::new(Code::AlreadyRunning, messages::scheduled_run_under_way(), self.record.managed)
             }
-            // A run may take a day, and nobody knows whom to reload.
+            // A run may take a day, and it is unclear which process to reload.
             OperationKind::Reload if is_run && self.record.life.is_none() => {
                 let message = messages::nothing_was_done(request.kind, messages::scheduled_run_under_way());
                 Outcome::new(Code::CommandFailed, message, self.record.managed)
@@ -95,7 +95,7 @@ impl Process {
         None
     }
 
-    /// Releases the process in the midst of what supervision is doing; what people must know of that.
+    /// Releases the process in the middle of what supervision is doing; returns what people must know about that.
     pub(super) fn let_go(&mut self) -> Option<Message> {
         self.release();
         if self.current.is_some() {
@@ -134,7 +134,7 @@ impl Process {
         }
     }
 
-    /// When the operation under way gives way to one that waits. None: it need not.
+    /// When the current operation gives way to a queued one. None: it need not.
     pub(super) fn gives_way_at(&self) -> Option<Time> {
         let current = self.current.as_ref().filter(|current| current.cut_short.is_none())?;
         let checks = match &self.work {
@@ -229,8 +229,8 @@ impl Process {
         }
     }
 
-    /// An operation that waited is not carried out: where no other wants the end of the scheduled run, nobody's goal is
-    /// reached by it.
+    /// A queued operation is not carried out: if no other wants the end of the scheduled run, it reaches nobody's
+    /// goal.
     pub(super) fn forget_ended_run(&mut self) {
         let is_for_end =
             |later: &Request| matches!(later.kind, OperationKind::Stop | OperationKind::Kill | OperationKind::Restart);

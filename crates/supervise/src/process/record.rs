@@ -14,12 +14,12 @@ const STABLE_RUN_MIN: Duration = Duration::from_secs(60);
 /// Unregistered processes of one name that are known.
 const ELDERS_MAX: usize = 16;
 
-/// Durable: everything that decides what happens after the agent's own end.
-/// Rebuilt by looking: whether the life is still there.
+/// Durable: everything that decides what happens after the agent exits. Rebuilt by probing: whether the life is
+/// still there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     pub spec: Arc<Spec>,
-    /// Known to the control plane, as opposed to made for one operation.
+    /// Known to the control plane, as opposed to created for one operation.
     pub registered: bool,
     /// Unix seconds.
     pub registered_at: i64,
@@ -39,20 +39,19 @@ pub struct Record {
     /// The process of this name before it was unregistered and registered again.
     #[serde(default)]
     pub elder: Option<Box<Elder>>,
-    /// Replaces this one when nothing is under way for it, and no operation on it waits.
+    /// Replaces this one when nothing is in progress for it, and no operation on it is queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Box<Registration>>,
-    /// The life that an operator's stop or kill was carried out on. Its end is wanted, however late it
-    /// comes and whatever the operation's outcome was: nothing is started after it, and what it leaves behind
-    /// is ended.
+    /// The life that an operator's stop or kill was carried out on. Its end is wanted, however late it comes and
+    /// whatever the operation's outcome was: nothing is started after it, and its leftovers are ended.
     #[serde(default)]
     pub unwanted: Option<Incarnation>,
     /// Starts by supervision since the last operation or stable run.
     pub attempts: u32,
     pub last_launch: Option<Time>,
-    /// A start that is on its way: written before its command runs.
+    /// A start in progress: written before its command runs.
     pub launch: Option<Launch>,
-    /// The command that runs: written before its first instruction.
+    /// The running command: written before its first instruction.
     #[serde(default)]
     pub running: Option<RunningCommand>,
     /// Which of several instances of a process this is.
@@ -72,7 +71,7 @@ pub struct Record {
     pub planned: Option<Time>,
 }
 
-/// All of a record but specs, for where there is little room.
+/// A record without specs, for when space is scarce.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct RecordState<'a> {
     registered: bool,
@@ -96,8 +95,8 @@ pub struct RecordState<'a> {
     planned: Option<Time>,
 }
 
-/// A process that was unregistered. While it lives nobody touches what belongs to it; what it leaves behind is
-/// ended before the next one of its name is started.
+/// A process that was unregistered. While it lives nobody touches what belongs to it; its leftovers are ended
+/// before the next one of its name is started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Elder {
     /// None: it had ended before it was forgotten.
@@ -116,7 +115,7 @@ pub struct Elder {
 }
 
 impl Elder {
-    /// None: there are none. Of too many the latest count.
+    /// None: there are none. If there are too many, the latest are kept.
     pub fn of(latest_first: impl IntoIterator<Item = Self>) -> Option<Self> {
         let mut all = latest_first.into_iter().map(|elder| Self { before: Vec::new(), ..elder }).take(ELDERS_MAX);
         let latest = all.next()?;
@@ -134,7 +133,7 @@ impl Elder {
     }
 }
 
-/// A registration of this name that came while something was under way for the one before.
+/// A registration of this name that arrived while something was in progress for the previous one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Registration {
     pub spec: Arc<Spec>,
@@ -143,8 +142,8 @@ pub struct Registration {
 }
 
 impl Registration {
-    pub(super) fn is_elsewhere(&self, than: &Spec) -> bool {
-        self.spec.identity.is_elsewhere(&than.identity)
+    pub(super) fn is_other_process(&self, than: &Spec) -> bool {
+        self.spec.identity.is_other_process(&than.identity)
     }
 }
 
@@ -156,8 +155,8 @@ pub struct Instance {
     pub number: u32,
 }
 
-/// A start on its way. After a crash of the agent the process may still be about to appear: nothing
-/// else is started before `until`, unless the command is known never to have run.
+/// A start in progress. After a crash of the agent the process may still be about to appear: nothing else is
+/// started before `until`, unless the command is known never to have run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
     pub until: Time,
@@ -175,7 +174,7 @@ fn yes() -> bool {
     true
 }
 
-/// A command under way. An agent that comes back waits for its end, as the one before would have.
+/// A command in progress. An agent that comes back waits for its exit, as the previous one would have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningCommand {
     pub command: Incarnation,
@@ -262,7 +261,7 @@ impl Record {
     }
 
     /// After a reboot no earlier process lives, and earlier times mean nothing. A life that an operator's stop or
-    /// kill was carried out on is not started again, whoever has ended it.
+    /// kill was carried out on is not restarted, whoever has ended it.
     pub fn forget_boot(&mut self) {
         if self.life.is_some() && self.life == self.unwanted {
             self.managed = false;

@@ -1,7 +1,7 @@
 //! Supervision: what happens to a managed process between operations.
 //!
-//! First at once, then at least `start_interval` apart, `start_retries` times; then management
-//! ends. A run of a minute (or two intervals, if that is longer) starts the count anew.
+//! The first at once, then at least `start_interval` apart, `start_retries` times; then management ends. A run of a
+//! minute (or two intervals, if that is longer) resets the count.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -15,17 +15,17 @@ use crate::Time;
 
 /// Waits are stretched by up to this part of the interval, so that a fleet does not move in step.
 const JITTER_PART: u32 = 10;
-/// The starts after a reboot are spread over this: a whole rack may come back at the same moment.
+/// The starts after a reboot are spread over this time: a whole rack may come back at the same moment.
 const AFTER_REBOOT: Duration = Duration::from_secs(5);
 pub(super) const POSTPONED: Duration = Duration::from_secs(1);
-/// A look that could not tell whether the process runs is repeated after this.
+/// Wait before an unclear probe is repeated.
 const UNCLEAR_PAUSE: Duration = Duration::from_secs(5);
-/// The same where nobody wants it started.
+/// The same if nobody wants it started.
 const UNCLEAR_PAUSE_IDLE: Duration = Duration::from_secs(60);
 const SEEK_PAUSE: Duration = Duration::from_millis(50);
 
 impl Process {
-    /// The agent has started anew.
+    /// The agent has restarted.
     pub(super) fn resume(&mut self, now: Time, same_boot: bool) {
         if let Some(current) = &mut self.current {
             current.begun = true;
@@ -40,8 +40,8 @@ impl Process {
         self.probe();
     }
 
-    /// A command of the agent before this one may still run. It is waited for as if it were our own,
-    /// so that nothing else begins beside it, and no longer than it takes. False: it no longer matters.
+    /// A command of the previous agent may still be running. It is waited for as if it were our own, so that
+    /// nothing else begins beside it, and no longer than it takes. False: it no longer matters.
     pub(super) fn rejoin(&mut self, now: Time, running: RunningCommand, before: Option<Incarnation>) -> bool {
         let RunningCommand { command, kind, mut until, scheduled } = running;
         let work = match (kind, before, &self.current) {
@@ -57,8 +57,8 @@ impl Process {
             }
             (CommandKind::Stop | CommandKind::Kill, Some(life), Some(_)) => Activity::Stopping { life },
             (CommandKind::Reload, Some(life), Some(_)) => Activity::Reloading { life },
-            // The life that it was meant for is over; or it was supervision that wanted it to end, and
-            // a life that is still there is judged again.
+            // The life that it was meant for is over; or supervision wanted it to end, and a life that is still
+            // there is judged again.
             (CommandKind::Stop | CommandKind::Kill | CommandKind::Reload, ..) => {
                 self.record.running = None;
                 self.dirty = true;
@@ -77,15 +77,15 @@ impl Process {
         true
     }
 
-    /// A look outside operations has told what is there.
+    /// The result of a probe outside operations.
     pub(super) fn supervise(&mut self, now: Time) {
         if self.record.life.is_some() {
             self.record.launch = None;
         } else if let Some(Launch { until, old, begun: true, .. }) = self.record.launch.clone()
             && until > now
         {
-            // A start from before the agent's restart may still bear fruit: nothing else, not even
-            // an operation, begins before that is known.
+            // A start from before the agent's restart may still produce a process: nothing else, not even an
+            // operation, begins before that is known.
             let next = Some(now + SEEK_PAUSE);
             self.work = Activity::WaitingForPid { old, until, next, pause: SEEK_PAUSE, plan: ProbePlan::Retry };
             return;
@@ -123,7 +123,7 @@ impl Process {
         }
     }
 
-    /// Nobody wants it started, but people want to know whether it runs: it is looked at again.
+    /// Nobody wants it started, but people want to know whether it runs: it is probed again.
     pub(super) fn watch_unclear(&mut self, now: Time) {
         if self.unclear && self.record.registered && self.record.life.is_none() {
             self.work = Activity::Backoff { at: now + UNCLEAR_PAUSE_IDLE };
@@ -149,7 +149,7 @@ impl Process {
         whole * part / 1000
     }
 
-    /// Supervision's start command ended and the process is there.
+    /// Supervision's start command exited and the process is there.
     pub(super) fn relaunched(&mut self, now: Time) {
         self.trial = Some(now + self.record.spec.policy.last_start_check().duration());
         self.work = Activity::Idle;
@@ -161,7 +161,7 @@ impl Process {
         self.actions.push_back(Action::Notify(Notice::RestartSucceeded { attempt: self.record.attempts }));
     }
 
-    /// Too many commands run: this was no attempt, and the next is soon.
+    /// Too many commands are running: this was no attempt, and the next is soon.
     pub(super) fn on_no_slot(&mut self, now: Time) {
         self.record.attempts = self.record.attempts.saturating_sub(1);
         self.record.launch = None;
@@ -177,7 +177,7 @@ impl Process {
         self.work = Activity::Backoff { at: now + UNCLEAR_PAUSE };
     }
 
-    /// Why supervision starts nothing: told once for each reason, because it may last.
+    /// Why supervision starts nothing: reported once per reason, because it may last.
     pub(super) fn tell_once(&mut self, reason: Message) {
         if self.told_waiting != reason {
             self.told_waiting.clone_from(&reason);

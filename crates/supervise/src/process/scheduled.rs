@@ -1,10 +1,11 @@
-//! Runs by schedule. When a run is due is decided outside (`crate::schedule`); here it is carried
-//! out: the start command is the run, and a pid file may tell of a process that outlives it.
+//! Scheduled runs. `crate::schedule` decides when a run is due; here it is carried out: the start command is the
+//! run, and a pid file may name a process that outlives it.
 //!
-//! Promised: after a stop or kill of a run nothing of it is left; what a run leaves behind is ended before the
-//! next one starts. A run that cannot begin (no free command slot, an operation comes first, a ledger that cannot be
-//! written) is tried again until the next one is due, and then reported as missed. A run whose process is registered
-//! elsewhere goes on as that of an elder, and nobody waits for it, nor ends it when its time is over.
+//! Promised: after a stop or kill of a run it has no leftovers; what a run leaves behind is ended before the next
+//! one starts. A run that cannot begin (no free command slot, an operation comes first, a ledger that cannot be
+//! written) is retried until the next one is due, and then reported as missed. A run whose process is registered
+//! with another pid file or program continues as that of an elder; nobody waits for it, and its timeout is not
+//! enforced.
 
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ const RUN_MAX: Duration = Duration::from_secs(24 * 3600);
 pub(super) struct OwedRun {
     planned: i64,
     since_boot: Option<Time>,
-    /// When it is tried again; None: it is being tried.
+    /// When it is retried; None: it is being tried.
     again: Option<Time>,
 }
 
@@ -37,7 +38,7 @@ impl Process {
         }
     }
 
-    /// When a run that could not begin is tried again.
+    /// When a run that could not begin is retried.
     pub(super) fn run_again_at(&self) -> Option<Time> {
         let is_at_rest = matches!(self.work, Activity::Idle | Activity::Backoff { .. });
         self.owed_run.as_ref().and_then(|run| run.again).filter(|_| is_at_rest)
@@ -52,7 +53,7 @@ impl Process {
             return self.miss_run(messages::earlier_run_not_over());
         }
         if self.unclear {
-            // Something of the run before may be there: it is looked for again first.
+            // Leftovers of the previous run may exist: they are looked for first.
             if let Some(run) = &mut self.owed_run {
                 run.again = Some(now + POSTPONED);
             }
@@ -65,7 +66,7 @@ impl Process {
         self.launch_for(now, CommandKind::Start, None, RUN_MAX);
     }
 
-    /// The run could not begin, and is tried again after `pause`.
+    /// The run could not begin, and is retried after `pause`.
     pub(super) fn postpone_run(&mut self, now: Time, pause: Duration) {
         self.scheduled = false;
         self.dirty |= self.record.launch.take().is_some();
@@ -76,7 +77,7 @@ impl Process {
         self.become_idle(now);
     }
 
-    /// The planned time of the run is dealt with: kept for the agent's next start.
+    /// The planned time of the run was handled: kept for the agent's next start.
     pub(super) fn note_run(&mut self) {
         if let Some(run) = self.owed_run.take() {
             (self.record.planned_at, self.record.planned) = (Some(run.planned), run.since_boot);
@@ -91,9 +92,9 @@ impl Process {
         }
     }
 
-    /// A process of this name is registered elsewhere, which does not wait a day for a run of this one: the run goes
-    /// on as that of an elder. Operations that wait for its end are answered. One that is being ended by hand is
-    /// waited for. False: there is no run to leave.
+    /// The process was registered with another pid file or program, and does not wait a day for this run: the run
+    /// continues as that of an elder. Operations that wait for its end are answered. One that is being ended by an
+    /// operator is waited for. False: there is no run to leave.
     pub(super) fn leave_run(&mut self, now: Time) -> bool {
         let is_run = self.scheduled && self.current.is_none() && matches!(self.work, Activity::Launching { .. });
         if !is_run || self.run_ended_by_hand {
@@ -104,7 +105,8 @@ impl Process {
                 let begun = self.record.launch.as_ref().and_then(|launch| launch.since);
                 let since = begun.unwrap_or(running.command.start_ticks);
                 let is_life = self.record.life.as_ref() == Some(&running.command);
-                // A life that the run has brought keeps its own: both are elders now, and one may outlive the other.
+                // A life that the run has produced keeps its own: both are elders now, and one may outlive the
+                // other.
                 let led = |session: &ProcessSession| {
                     (session.leader, session.start_ticks) == (running.command.pid, running.command.start_ticks)
                 };
@@ -132,10 +134,10 @@ impl Process {
         true
     }
 
-    /// The command of a run has ended; a process that outlives it is adopted by the look that follows.
+    /// The command of a run has exited; a process that outlives it is adopted by the following probe.
     pub(super) fn run_ended(&mut self, now: Time, end: &CommandExit) {
         if end.result == CommandResult::NoSlot {
-            // A command that could not be recorded had begun, and its run was dealt with.
+            // A command that could not be recorded had begun, and its run was handled.
             let (planned, since_boot) = (self.record.planned_at, self.record.planned);
             let noted = planned.map(|planned| OwedRun { planned, since_boot, again: None });
             self.owed_run = self.owed_run.take().or(noted);

@@ -1,4 +1,4 @@
-//! What goes into the machine of a process, and what comes out.
+//! Inputs and outputs of the machine of a process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use super::{Elder, QUEUE_RESERVE};
 use crate::Time;
 use crate::limit::Breach;
 
-/// Numbers the commands and looks of one process, so that a late answer to an older question is
-/// told from the answer to the newest.
+/// Numbers the commands and probes of one process, so that a late answer to an older one is not taken for the
+/// answer to the newest.
 pub type Ticket = u64;
 
 /// An operation, as it reaches the machine. Status queries never do: they change nothing.
@@ -29,7 +29,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// How many more of its kind may wait than of others.
+    /// How many more of this kind may be queued than of others.
     pub fn reserve(&self) -> usize {
         match self.kind {
             OperationKind::Stop | OperationKind::Kill | OperationKind::Release => QUEUE_RESERVE,
@@ -42,7 +42,7 @@ impl Request {
     }
 }
 
-/// What the world tells the machine.
+/// What the world reports to the machine.
 #[derive(Clone, Debug)]
 pub enum Event {
     Requested(Request),
@@ -56,7 +56,7 @@ pub enum Event {
         managed: bool,
         registered_at: i64,
     },
-    /// No longer registered: released, and it lives on.
+    /// No longer registered: released, and it keeps running.
     Unregistered,
     Probed {
         ticket: Ticket,
@@ -73,15 +73,15 @@ pub enum Event {
         /// When the command was last proven to hold its pid.
         alive_at: Option<Time>,
     },
-    /// What was left behind is ended: how many that were, and how many are there after SIGKILL. What an
-    /// elder left behind is not touched while it, or one after it, lives: these are `elder`.
+    /// Leftovers were ended: how many, and how many survived SIGKILL. What an elder left behind is not touched
+    /// while it, or a later one, lives: these are `elder`.
     LeftoversCleared {
         ticket: Ticket,
         ended: usize,
         left: usize,
         elder: Option<Box<Elder>>,
     },
-    /// What was left behind could not be looked for, or not be ended: it may be there.
+    /// Leftovers could not be looked for, or not be ended: there may be some.
     LeftoversNotCleared {
         ticket: Ticket,
         reason: String,
@@ -91,12 +91,12 @@ pub enum Event {
         ticket: Ticket,
         end: CommandExit,
     },
-    /// The signals of [`Action::KillTree`] for that life are sent; or the reason why they are not.
+    /// The signals of [`Action::KillTree`] for that life were sent; or why not.
     TreeKilled {
         life: Incarnation,
         failed: Option<String>,
     },
-    /// The present life is in this session, which it does not lead.
+    /// The current life is in this session, which it does not lead.
     SharesSession {
         life: Incarnation,
         session: ProcessSession,
@@ -105,7 +105,7 @@ pub enum Event {
     Exited {
         life: Incarnation,
         exit: Option<Exit>,
-        /// When it was last proven to hold its pid. Who hears of the end may have slept for long since.
+        /// When it was last proven to hold its pid. Whoever reports the exit may have slept for long since.
         alive_at: Option<Time>,
     },
     /// The operation could not be recorded, so nothing of it was done.
@@ -113,12 +113,12 @@ pub enum Event {
         operation: OperationId,
         reason: Message,
     },
-    /// Somebody else looked (a status query) and saw this.
+    /// Another probe (a status query) saw this.
     Observed(Probe),
-    /// The life uses more than it may, or more than its pool can bear.
+    /// The life exceeds its limit, or that of its pool.
     Exceeded(LimitBreach),
-    /// The schedule says that a periodic process runs now, for this planned time (Unix seconds); a cycle
-    /// is counted in time since boot.
+    /// A scheduled run of a periodic process is due, for this planned time (Unix seconds); a cycle is counted in
+    /// time since boot.
     RunDue {
         planned: i64,
         since_boot: Option<Time>,
@@ -126,7 +126,7 @@ pub enum Event {
     Tick,
 }
 
-/// Too much of something, and who says so.
+/// A breach, and whose limit it is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitBreach {
     /// The life that was measured: a later one is innocent.
@@ -136,7 +136,7 @@ pub struct LimitBreach {
     pub pool: Option<PoolBreach>,
 }
 
-/// What a pool has decided.
+/// A decision of a pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolBreach {
     pub id: PoolId,
@@ -160,27 +160,27 @@ pub enum Action {
         line: CommandLine,
         spec: Arc<Spec>,
         timeout: Duration,
-        /// The operation that wants it, and until when it may wait for its turn among the commands of
-        /// the host. None: supervision does, and asks again.
+        /// The operation that wants it, and until when it may wait for a command slot of the host. None:
+        /// supervision wants it, and asks again.
         operation: Option<(OperationId, Time)>,
     },
     /// The command of this ticket is on disk: it may run.
     Proceed {
         ticket: Ticket,
     },
-    /// The command of this ticket is no longer wanted: end it with its tree. Its end is awaited.
+    /// The command of this ticket is no longer wanted: kill it with its tree. Its exit is awaited.
     KillCommand {
         ticket: Ticket,
     },
-    /// A command of the agent before this one: wait for its end, and end it when its time is over.
+    /// A command of the previous agent: wait for its exit, and kill it at its timeout.
     RejoinCommand {
         ticket: Ticket,
         command: Incarnation,
         kind: CommandKind,
         until: Time,
     },
-    /// The command of this ticket is the process itself, in the foreground: no longer wait for its
-    /// end, nor end it when its time is over.
+    /// The command of this ticket is the process itself, in the foreground: no longer wait for its exit, nor
+    /// enforce its timeout.
     DetachCommand {
         ticket: Ticket,
     },
@@ -195,16 +195,16 @@ pub enum Action {
     Signal(Incarnation, Signal),
     /// Answered by [`Event::TreeKilled`]: many kills may be waiting for their turn.
     KillTree(Incarnation),
-    /// End what an earlier life or a failed start has left behind: SIGTERM, and SIGKILL after `grace`.
-    /// Nothing that is known as the process runs, and nothing is started before the answer. What `elder` left
-    /// behind goes with it, unless that still lives.
+    /// End the leftovers of an earlier life or a failed start: SIGTERM, and SIGKILL after `grace`. Nothing known as
+    /// the process runs, and nothing is started before the answer. What `elder` left behind is ended too, unless it
+    /// still lives.
     ClearLeftovers {
         ticket: Ticket,
         remains: Option<Leftovers>,
         elder: Option<Box<Elder>>,
         grace: Duration,
     },
-    /// The operation begins to have effects: to be on disk before the next action is carried out.
+    /// The operation begins to have effects: must be on disk before the next action is carried out.
     Begin {
         operation: OperationId,
         kind: OperationKind,
@@ -217,7 +217,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether it cannot be undone: it must find everything on disk that led to it.
+    /// Whether it cannot be undone: everything that led to it must be on disk.
     pub fn is_irreversible(&self) -> bool {
         match self {
             Self::Begin { .. }
@@ -261,12 +261,12 @@ impl CommandKind {
     }
 }
 
-/// What the health command says of a process.
+/// The result of the health command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthState {
     Healthy,
     Unhealthy,
-    /// The command could not be run, so nothing is known of the process.
+    /// The command could not be run, so nothing is known about the process.
     CannotRun,
 }
 
@@ -280,10 +280,10 @@ impl HealthState {
     }
 }
 
-/// What people may want to hear of.
+/// What people may want to know.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Notice {
-    /// A command of ours brought it to life.
+    /// One of our commands started it.
     Started {
         life: Incarnation,
     },
@@ -312,17 +312,17 @@ pub enum Notice {
         attempts: u32,
         reason: Message,
     },
-    /// It is ended for its use of resources and comes back later.
+    /// It is evicted and comes back later.
     Exceeded(LimitBreach),
     HealthChanged {
         state: HealthState,
         reason: Message,
     },
-    /// A run by schedule has ended.
+    /// A scheduled run has ended.
     RunEnded {
         result: CommandResult,
     },
-    /// A run by schedule could not begin before it was too late for it.
+    /// A scheduled run could not begin before the next one was due.
     RunMissed {
         planned: i64,
         reason: Message,

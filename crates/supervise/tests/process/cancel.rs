@@ -32,7 +32,10 @@ fn a_cancelled_start_kills_its_command_and_leaves_nothing_behind() {
 
     let outcome = world.outcome(start).unwrap();
     assert_eq!(outcome.code, Code::Cancelled);
-    assert!(outcome.message.contains("start command") && outcome.message.contains("no process runs"), "{outcome:?}");
+    assert!(
+        outcome.message.contains("start command") && outcome.message.contains("no process is running"),
+        "{outcome:?}"
+    );
     world.pass(Duration::from_secs(600));
     assert!(!world.is_alive() && !world.machine.managed());
 }
@@ -47,7 +50,7 @@ fn a_start_that_is_cancelled_while_it_settles_says_who_runs_and_manages_nothing(
 
     let outcome = world.outcome(start).unwrap();
     assert_eq!(outcome.code, Code::Cancelled);
-    assert!(outcome.message.contains(&format!("process {} runs", world.pid().unwrap())), "{outcome:?}");
+    assert!(outcome.message.contains(&format!("process {} is running", world.pid().unwrap())), "{outcome:?}");
     assert!(!outcome.managed && !world.machine.managed());
 }
 

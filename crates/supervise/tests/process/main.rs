@@ -3,12 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod cancel;
-mod elsewhere;
 mod health;
 mod leftovers;
 mod operations;
 mod preempt;
 mod properties;
+mod reregistration;
 mod scenarios;
 mod setting;
 mod supervision;

@@ -73,7 +73,7 @@ fn a_reload_of_a_run_without_a_known_process_is_answered_at_once() {
 
     let outcome = world.outcome(operation).expect("it does not wait for the end of the run");
     assert_eq!(outcome.code, Code::CommandFailed);
-    assert_eq!(outcome.message.to_string(), "reload: nothing was done: a scheduled run is under way");
+    assert_eq!(outcome.message.to_string(), "reload: nothing was done: a scheduled run is in progress");
 }
 
 #[test]
@@ -249,7 +249,8 @@ fn a_stop_or_kill_does_not_wait_for_a_start_that_hangs() {
 
             let outcome = world.outcome(start).expect("it gives way");
             assert_eq!(outcome.code, Code::CommandFailed);
-            let expected = format!("the start was interrupted by a later {kind} while its start command was under way");
+            let expected =
+                format!("the start was interrupted by a later {kind} while its start command was in progress");
             assert!(outcome.message.starts_with(&expected), "{}", outcome.message);
             assert_eq!(world.outcome(later).expect("it does not wait").code, Code::NotRunning);
             assert_eq!((world.descendants(), world.is_alive(), world.machine.managed()), (0, false, false));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::{Breach, HANDLING, History, HostEvent, Invariant, Operation, TargetRead, TaskRead};
 
-/// The server ended these targets by itself, so an outcome that arrives later does not count.
+/// The server ended these targets itself, so an outcome that arrives later does not count.
 const ENDED_BY_SERVER: [&str; 3] = ["agent_not_connected", "agent_lost", "agent_gave_no_outcome"];
 /// Codes that say that nothing was done on the host: skipped, cordoned.
 const NOTHING_DONE: [u32; 2] = [127, 128];

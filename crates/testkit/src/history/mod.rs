@@ -1,4 +1,4 @@
-//! What was recorded of a fleet under faults, and the judge of it.
+//! The recorded history of a fleet under faults, and its judge.
 //!
 //! Promised: [`History::breaches`] is a pure function of the record. It finds every breach of these invariants that the
 //! record shows:
@@ -46,7 +46,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// One answer to a submit; a submit that was not answered leaves none.
+/// One answer to a submit; an unanswered submit leaves none.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The idempotency key that the client sent.
@@ -102,11 +102,11 @@ pub enum HostEvent {
     Acknowledged {
         operation: Operation,
     },
-    /// What the simulated agent found broken by itself.
+    /// A violation that the simulated agent found itself.
     Violated {
         promise: String,
     },
-    /// The record is not complete.
+    /// The record is incomplete.
     Truncated,
 }
 
@@ -123,7 +123,7 @@ pub struct MemorySample {
     pub bytes: u64,
 }
 
-/// Everything that was recorded; each list in the order of time.
+/// Everything that was recorded; each list in order of time.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     pub answers: Vec<Answer>,
@@ -133,7 +133,7 @@ pub struct History {
     pub memory: Vec<MemorySample>,
     /// In bytes, for each program with samples.
     pub memory_bounds: BTreeMap<String, u64>,
-    /// Whether `hosts` tells of everything that was executed; if so, a success that nobody executed is a breach.
+    /// Whether `hosts` records everything that was executed; if so, a success that nobody executed is a breach.
     pub has_all_executions: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A judge that cannot find anything is worthless: for each invariant, a history that breaks it, and nothing else.
+//! A judge that cannot find anything is worthless: for each invariant, a history that breaks it and nothing else.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The streams of a connection as its users see them: each one reads and writes like a socket.
+//! The streams of a connection as its users see them: each reads and writes like a socket.
 
 use std::io;
 use std::pin::Pin;
@@ -54,7 +54,7 @@ impl Streams {
         Ok(accepted.then(|| MuxStream { streams: self.clone(), number }))
     }
 
-    /// Data, credit and ends; whatever else is given back.
+    /// Handles data, credit and ends; returns all other frames.
     pub fn handle(&self, frame: RelayFrame) -> Result<Option<RelayFrame>, MuxError> {
         let mut mux = self.lock();
         match frame {
@@ -79,12 +79,12 @@ impl Streams {
         Ok(None)
     }
 
-    /// Heartbeats of this stream keep whoever reads it, with these counters, from taking its peer for gone.
+    /// Heartbeats of this stream keep a reader with these counters from taking its peer for dead.
     pub fn note_beats(&self, number: u32, counters: &Counters) {
         self.lock().note_beats(number, counters.read.clone());
     }
 
-    /// Heartbeats that a relay has sent together.
+    /// Heartbeats that a relay has sent in a batch.
     pub fn beat(&self, numbers: &[u32]) -> Result<(), MuxError> {
         let mut mux = self.lock();
         numbers.iter().try_for_each(|number| mux.handle_beat(*number))
@@ -105,7 +105,7 @@ impl Streams {
     }
 }
 
-/// One agent's bytes, as if there were a connection of its own.
+/// One agent's bytes, as if it had its own connection.
 #[derive(Debug)]
 pub struct MuxStream {
     streams: Streams,

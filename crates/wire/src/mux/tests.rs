@@ -70,7 +70,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Nobody breaks the rules, memory stays in its bounds, and every byte arrives once, in order.
+    /// Nobody violates the protocol, memory stays within bounds, and every byte arrives once, in order.
     #[test]
     fn bytes_arrive_in_order_within_their_bounds(steps in prop::collection::vec(step(), 1..120)) {
         let mut pair = Pair::new(3);

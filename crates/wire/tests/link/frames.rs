@@ -25,7 +25,7 @@ fn agent_hears(kind: from_server::Kind) -> Result<Option<FromServer>, WireError>
     AgentCodec::new().decode(&mut framed(&proto::FromServer { kind: Some(kind) }.encode_to_vec()))
 }
 
-/// Why an operation is not understood.
+/// Why an operation cannot be parsed.
 fn reason_of(heard: Result<Option<FromServer>, WireError>) -> String {
     let Ok(Some(FromServer::Unreadable { reason, .. })) = heard else { panic!("heard {heard:?}") };
     reason
@@ -282,7 +282,7 @@ fn a_phrase_is_told_in_the_words_of_the_server_and_only_if_agents_may_use_it() {
     let servers = heard("as a server", r#"{"id":"shutting_down","args":{}}"#);
     let long = heard("long", &format!(r#"{{"id":"no_pid_file","args":{{"path":"{}"}}}}"#, "x".repeat(100_000)));
 
-    assert_eq!((known.as_str(), known.chinese().as_deref()), ("process 7 runs already", Some("进程 7 已在运行")));
+    assert_eq!((known.as_str(), known.chinese().as_deref()), ("process 7 is already running", Some("进程 7 已在运行")));
     for (message, text) in [(newer, "of a newer agent"), (servers, "as a server"), (long, "long")] {
         assert_eq!((message.as_str(), message.phrase()), (text, None));
     }
@@ -372,7 +372,7 @@ fn a_number_that_is_not_finite_leaves_as_zero_and_is_refused_from_others() {
     assert_eq!(theirs.unwrap(), Some(FromAgent::Observed { observations: Vec::new() }));
 }
 
-/// Why an event is carried as one that was dropped.
+/// Why an event is passed on as a dropped one.
 fn dropped(event: proto::Event) -> String {
     let heard = server_hears(from_agent::Kind::Events(proto::Events { events: vec![event] }));
     let Ok(Some(FromAgent::Events { mut events })) = heard else { panic!("heard {heard:?}") };

@@ -1,4 +1,4 @@
-//! What one end says is what the other end hears, however the bytes are cut.
+//! What one end sends is what the other receives, however the bytes are split.
 
 use crate::strategies;
 use bytes::BytesMut;

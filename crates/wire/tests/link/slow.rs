@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 const MEBIBYTE: usize = 1024 * 1024;
 const BEAT: Duration = Duration::from_secs(5);
-/// Of a server, while a frame is on its way.
+/// A server's limit while a frame is in transit.
 const BEAT_IN_FRAME: Duration = Duration::from_secs(7);
 /// Of an agent, and of a server.
 const SILENCE_MAX: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(16));
@@ -29,7 +29,7 @@ struct Server {
     receiver: Incoming<Stream, FromAgent, FromServer>,
 }
 
-/// Both ends, and the link between them, which carries when it is polled: so many bytes each way, and then none.
+/// Both ends, and the link between them, which moves bytes when it is polled: this many each way, and then none.
 fn linked(up_max: usize, down_max: usize) -> (Agent, Server, impl Future<Output = ()>) {
     let (ours, agent_side) = tokio::io::duplex(1024);
     let (theirs, server_side) = tokio::io::duplex(1024);
@@ -82,7 +82,7 @@ fn operate() -> FromServer {
     FromServer::Operate { operation: operation(), key, kind, spec: Some(spec), expires_in: Duration::from_secs(600) }
 }
 
-/// As an agent does: beats all the time, and what it has to say.
+/// Like an agent: heartbeats all the time, and its messages.
 async fn agent(agent: Agent, says: Option<FromAgent>, heard: mpsc::Sender<()>) -> Lost {
     let Agent { mut sender, mut receiver } = agent;
     let listen = async {
@@ -110,7 +110,7 @@ async fn agent(agent: Agent, says: Option<FromAgent>, heard: mpsc::Sender<()>) -
     }
 }
 
-/// As a server does: answers beats, and tells an agent whose frame is on its way that it is heard.
+/// Like a server: answers heartbeats, and tells an agent whose frame is in transit that it is heard.
 async fn server(server: Server, says: Option<FromServer>, heard: mpsc::Sender<()>) -> Lost {
     let Server { mut sender, mut receiver } = server;
     let (replies, mut to_reply) = mpsc::channel(4);

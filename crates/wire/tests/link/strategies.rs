@@ -120,7 +120,7 @@ fn code() -> impl Strategy<Value = Code> {
     (0..CODES.len()).prop_map(|index| CODES[index].code)
 }
 
-/// Text alone, or a phrase that agents use.
+/// Plain text, or a phrase that agents use.
 fn message() -> impl Strategy<Value = Message> {
     prop_oneof![
         text().prop_map(Message::foreign),

@@ -93,7 +93,7 @@ pub(crate) async fn reload_on_hang_up(
             }
             Err(error) => {
                 let error = proctor_runtime::chain(&error);
-                tracing::error!(error, "configuration not reloaded: everything stays as it was");
+                tracing::error!(error, "configuration not reloaded, keeping the previous one");
             }
         }
     }

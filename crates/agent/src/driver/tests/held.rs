@@ -101,6 +101,7 @@ async fn a_server_that_has_every_process_as_it_is_hears_of_changes_alone() {
     let mut stage = Stage::new().await;
     let spec = stage.spec(|spec| {
         spec.identity.proc_name = "sleep".parse().unwrap();
+        spec.policy.start_check = 0.try_into().unwrap();
         spec.control.start = Some("sleep 1000 > /dev/null 2>&1 & echo $! | tee p.pid >> pids".parse().unwrap());
     });
     let start = stage.operate(0, "p", OperationKind::Start, &spec).await;

@@ -1,6 +1,6 @@
-//! What the files of `proctor apply` say. A file is TOML or JSON and holds one registration, as
-//! `proctor register` takes it, or lists `process` and `pool`. Promised: an error names the file, the
-//! entry and the field; a field that is not known is an error. Absent: whether the server takes it.
+//! The files of `proctor apply`. A file is TOML or JSON and holds one registration, as `proctor register` takes it,
+//! or lists `process` and `pool`. Promised: an error names the file, the entry and the field; an unknown field is
+//! an error. Absent: whether the server accepts it.
 
 use std::path::{Path, PathBuf};
 
@@ -127,7 +127,7 @@ fn process(location: String, mut body: Map<String, Value>) -> Result<DeclaredPro
     Ok(DeclaredProcess { key: ProcessKey::new(namespace, name), location, hosts, body })
 }
 
-/// A pool is that of its whole namespace, and counts usage alone, unless it says otherwise.
+/// By default, a pool is that of its whole namespace and scores usage alone.
 fn pool(location: String, mut body: Map<String, Value>) -> Result<DeclaredPool> {
     let hosts = take_hosts(&location, &mut body)?;
     if let (false, Some(namespace)) = (body.contains_key("id"), body.get("namespace").cloned()) {
@@ -180,7 +180,7 @@ fn take_hosts(location: &str, body: &mut Map<String, Value>) -> Result<Hosts> {
     }
 }
 
-/// `CLOUD:IP` where an address is named in any way, else the agent id.
+/// `CLOUD:IP` if an address is given in any form, otherwise the agent id.
 fn one_host(host: &Value) -> Option<String> {
     if let Some(text) = host.as_str() {
         let name = text.parse::<HostKey>().map_or_else(|_| text.to_owned(), |key| key.to_string());
@@ -202,7 +202,7 @@ mod tests {
         read(&[path])
     }
 
-    fn told(name: &str, text: &str) -> String {
+    fn error_of(name: &str, text: &str) -> String {
         format!("{:#}", read_one(name, text).unwrap_err())
     }
 
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_its_file_entry_and_field() {
+    fn a_mistake_is_reported_with_its_file_entry_and_field() {
         let process = |fields: &str| format!("[[process]]\nspec = {{}}\n{fields}");
         let cases = [
             (process("meta = { namespace = 'w', name = 'n' }"), "x.toml: process[0]: hosts: exactly one"),
@@ -267,7 +267,7 @@ mod tests {
             (String::new(), "declare no process and no pool"),
         ];
         for (text, expected) in cases {
-            let error = told("x.toml", &text);
+            let error = error_of("x.toml", &text);
             assert!(error.contains(expected), "{text}\n{error}");
         }
     }

@@ -1,8 +1,8 @@
 //! `proctor apply` and `proctor diff`: make hosts match files.
 //!
-//! Promised: all files are read, and the server has validated each entry, before anything is done; only differences
-//! are applied; nothing is deleted without `--prune`, and then only processes in namespaces that the files name.
-//! Absent: starting and stopping; what is registered is not operated.
+//! Promised: all files are read, and the server has validated each entry, before anything is changed; only
+//! differences are applied; nothing is deleted without `--prune`, and then only processes in namespaces that the
+//! files name. Absent: starting and stopping; processes are registered, not operated.
 
 mod files;
 mod plan;
@@ -38,7 +38,7 @@ pub(crate) struct ApplyArgs {
     plan: bool,
 }
 
-/// Ends with 1 where anything differs.
+/// Exits with 1 if anything differs.
 pub(super) async fn diff(session: &Session, args: FilesArgs) -> Result<CommandEnd> {
     let steps = steps(planned(session, &args).await?);
     print(session.output, &steps)?;
@@ -65,7 +65,7 @@ fn steps(work: Vec<Work>) -> Vec<Step> {
     work.into_iter().flat_map(|work| work.steps).collect()
 }
 
-/// Only where something differs; what fails is told by its step.
+/// Only if something differs; each step reports its own failure.
 async fn carry_out(client: &Client, work: &mut Work) -> Result<()> {
     let differs = |step: &&mut Step| matches!(step.action, Action::Create | Action::Change | Action::Delete);
     let todo: Vec<&mut Step> = work.steps.iter_mut().filter(differs).collect();
@@ -80,19 +80,19 @@ async fn carry_out(client: &Client, work: &mut Work) -> Result<()> {
     };
     for (step, row) in todo.into_iter().zip(rows) {
         if !row.is_success() {
-            step.problem = Some(format!("{} ({})", row.told.message, row.code));
+            step.problem = Some(format!("{} ({})", row.localized.message, row.code));
         }
     }
     Ok(())
 }
 
 fn print(output: Output, steps: &Vec<Step>) -> Result<()> {
-    output::print_or(output, steps, || told(steps, output == Output::Wide))
+    output::print_or(output, steps, || render(steps, output == Output::Wide))
 }
 
-/// Like a diff: `+` new, `~` changed, `-` gone, `!` not possible. What stays is only counted, and the
-/// fields of what is new are only told in the wide form.
-fn told(steps: &[Step], wide: bool) -> String {
+/// Like a diff: `+` new, `~` changed, `-` gone, `!` not possible. Unchanged entries are only counted, and the
+/// fields of new ones are shown only with `-o wide`.
+fn render(steps: &[Step], wide: bool) -> String {
     let mut text = String::new();
     for step in steps {
         let sign = match (step.action, &step.problem) {
@@ -147,7 +147,7 @@ mod tests {
         ];
 
         assert_eq!(
-            told(&steps, false),
+            render(&steps, false),
             "+ process web/进程 on 0:10.0.0.1\n\
              ~ process web/进程 on 0:10.0.0.2\n    control.start: - -> \"x\"\n\
              ! process web/进程 on 0:10.0.0.4: may not\n    control.start: - -> \"x\"\n\

@@ -1,4 +1,4 @@
-//! What would have to change for hosts to be as the files say.
+//! The changes that would make hosts match the files.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -20,7 +20,7 @@ pub(super) enum Action {
     Create,
     Change,
     Unchanged,
-    /// Only where pruning was asked for.
+    /// Only if pruning was requested.
     Delete,
     /// The host cannot have it.
     Refused,
@@ -55,7 +55,7 @@ pub(super) enum What {
     Unregister(ProcessKey),
 }
 
-/// Asks the server about every entry before anything is done, so that a bad one stops them all.
+/// Has the server validate every entry before anything is changed, so that one bad entry stops them all.
 pub(super) async fn plan(client: &Client, declared: Declared, prune: bool) -> Result<Vec<Work>> {
     let mut resolver = HostResolver { client, known: HashMap::new() };
     let mut owners: HashMap<(String, String), String> = HashMap::new();
@@ -91,7 +91,7 @@ pub(super) async fn plan(client: &Client, declared: Declared, prune: bool) -> Re
     Ok(work)
 }
 
-/// `all` and `business` as lists of hosts, asked once.
+/// Resolves `all` and `business` to lists of hosts, with one query each.
 struct HostResolver<'a> {
     client: &'a Client,
     known: HashMap<Option<u64>, Vec<String>>,
@@ -138,15 +138,15 @@ async fn plan_process(client: &Client, process: DeclaredProcess, hosts: &[String
         kind: "process",
         name: process.key.to_string(),
         host: host.clone(),
-        // Of what is new and refused, the reason is all that counts.
+        // For a new entry that is refused, only the reason matters.
         changes: if change.refused.is_some() && !change.registered { Vec::new() } else { change.changes },
-        problem: change.refused.map(|refusal| refusal.told.message),
+        problem: change.refused.map(|refusal| refusal.localized.message),
     };
     let steps = hosts.iter().zip(planned.hosts).map(step).collect();
     Ok(Work { what: What::Register(process.body), steps })
 }
 
-/// What a server says about the body is a mistake in the file.
+/// What the server says about the body is a mistake in the file.
 fn in_file(location: &str, error: ClientError) -> anyhow::Error {
     if let ClientError::Refused { status: 400, message, .. } = &error {
         return anyhow!("{location}: {message}");
@@ -187,7 +187,7 @@ fn pool_changes(now: &PoolSetting, then: &PoolSetting) -> Vec<Change> {
         .collect()
 }
 
-/// What is registered and in no file; `wanted` names hosts by address or agent id.
+/// What is registered but in no file; `wanted` names hosts by address or agent id.
 fn superfluous(registered: &[ProcessView], wanted: &BTreeSet<(ProcessKey, String)>) -> Result<Vec<Work>> {
     let mut by_process: BTreeMap<ProcessKey, Vec<Step>> = BTreeMap::new();
     for process in registered {

@@ -9,8 +9,8 @@ use proctor_client::AuditVerdict;
 use proctor_store::AuditAnchor;
 use proctor_store::audit::{FIRST_HASH, verify_line};
 
-/// The files hold every entry from the first to the last that was archived, and that one is what the
-/// store says. Returns how many files there are.
+/// Checks that the files hold every entry from the first to the last archived one, and that the store continues
+/// from that one. Returns the number of files.
 pub(super) fn verify(paths: &[PathBuf], verdict: &AuditVerdict) -> Result<usize> {
     let files = files(paths)?;
     let mut last = AuditAnchor { seq: 0, hash: FIRST_HASH };
@@ -20,14 +20,14 @@ pub(super) fn verify(paths: &[PathBuf], verdict: &AuditVerdict) -> Result<usize>
     if last.seq < verdict.archived {
         bail!("entries {} to {} are missing: name all files of the archive", last.seq + 1, verdict.archived);
     }
-    // A file that was written right before a crash may hold entries that are still in the store, too.
+    // A file written right before a crash may hold entries that are also still in the store.
     if last.seq == verdict.archived && last.hash_hex() != verdict.archived_hash {
         bail!("the store does not continue from entry {} of the archive", last.seq);
     }
     Ok(files.len())
 }
 
-/// Named files, and those of named directories; the names sort like the entries in them.
+/// Files that were named, and those of directories that were named; the names sort like the entries in them.
 fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {

@@ -1,4 +1,4 @@
-//! What the server knows of agents and processes.
+//! Checks of agents and processes.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,11 +7,11 @@ use proctor_client::{Client, ClientError, HostQuery, HostView, LIMIT_MAX, Proces
 
 use super::{CLOCK_FAIL_SECS, CLOCK_WARN_SECS, Check, DAY_SECS};
 
-/// Of what is wrong, so many are named.
+/// Number of problems that are listed by name.
 const NAMED_MAX: usize = 5;
-/// Agents renew their certificates long before this is left of them.
+/// Agents renew their certificates long before this is left.
 const AGENT_CERTIFICATE_WARN_DAYS: i64 = 2;
-/// What an agent says of a process that the owner of its host forbids.
+/// What an agent reports for a process that its host policy forbids.
 const BY_POLICY: &str = "refused by the host's policy";
 
 pub(super) async fn all(client: &Client, now: i64, checks: &mut Vec<Check>) {
@@ -46,12 +46,12 @@ pub(super) async fn all(client: &Client, now: i64, checks: &mut Vec<Check>) {
     }
 }
 
-/// A host in maintenance raises no alarms, and one that is not let in yet cannot be connected.
+/// A host in maintenance raises no alarms, and one that is not approved yet cannot connect.
 fn is_watched(host: &HostView) -> bool {
     host.cordon.is_none() && !host.awaits_approval
 }
 
-/// Hosts that are not looked at; None where there are none.
+/// Hosts that are not checked; None if there are none.
 fn maintenance(hosts: &[HostView]) -> Option<Check> {
     let of = |is_meant: fn(&&HostView) -> bool| -> Vec<&str> {
         hosts.iter().filter(is_meant).map(|host| host.host.as_str()).collect()
@@ -62,7 +62,7 @@ fn maintenance(hosts: &[HostView]) -> Option<Check> {
         .filter(|(hosts, _)| !hosts.is_empty())
         .map(|(hosts, what)| format!("{} {what}: {}", hosts.len(), named(&hosts)));
     let said: Vec<String> = said.collect();
-    (!said.is_empty()).then(|| Check::ok("maintenance", format!("not looked at are {}", said.join("; "))))
+    (!said.is_empty()).then(|| Check::ok("maintenance", format!("not checked: {}", said.join("; "))))
 }
 
 fn agents(hosts: &[HostView]) -> Check {
@@ -89,82 +89,84 @@ fn agents(hosts: &[HostView]) -> Check {
     }
 }
 
-/// Areas that are cut off; None where none is.
+/// Unreachable areas; None if there are none.
 fn relays(hosts: &[HostView]) -> Option<Check> {
     let mut areas: BTreeMap<u32, usize> = BTreeMap::new();
     for host in hosts.iter().filter(|host| host.unreachable) {
         *areas.entry(host.cloud).or_default() += 1;
     }
-    let told: Vec<String> = areas.iter().map(|(cloud, hosts)| format!("cloud area {cloud} ({hosts} hosts)")).collect();
-    let found = format!("unreachable, no relay is connected: {}", named(&told));
+    let listed: Vec<String> =
+        areas.iter().map(|(cloud, hosts)| format!("cloud area {cloud} ({hosts} hosts)")).collect();
+    let found = format!("unreachable, no relay is connected: {}", named(&listed));
     let advice = "see proctor relays list, and the relays' logs; agents there supervise on";
-    (!told.is_empty()).then(|| Check::fail("relays", found, advice))
+    (!listed.is_empty()).then(|| Check::fail("relays", found, advice))
 }
 
 /// As they were when the agents connected.
 fn clocks(hosts: &[HostView]) -> Check {
     const CHECK: &str = "agents' clocks";
-    let told: Vec<(&HostView, i64)> =
+    let offsets: Vec<(&HostView, i64)> =
         hosts.iter().filter_map(|host| Some((host, host.clock_ahead_ms?.saturating_abs() / 1000))).collect();
-    if told.is_empty() {
-        return Check::unchecked(CHECK, "no connected agent tells its time");
+    if offsets.is_empty() {
+        return Check::unchecked(CHECK, "no connected agent reports its clock");
     }
-    let apart: Vec<String> = told
+    let apart: Vec<String> = offsets
         .iter()
         .filter(|(_, seconds)| *seconds > CLOCK_WARN_SECS)
         .map(|(host, seconds)| format!("{} by {seconds} s", host.host))
         .collect();
-    let worst = told.iter().map(|(_, seconds)| *seconds).max().unwrap_or_default();
+    let worst = offsets.iter().map(|(_, seconds)| *seconds).max().unwrap_or_default();
     let advice = "set the clocks by NTP: schedules and times of events are wrong there";
     match worst {
-        0..=CLOCK_WARN_SECS => Check::ok(CHECK, format!("{} agree with the server's", told.len())),
-        ..=CLOCK_FAIL_SECS => Check::warn(CHECK, format!("apart from the server's: {}", named(&apart)), advice),
-        _ => Check::fail(CHECK, format!("apart from the server's: {}", named(&apart)), advice),
+        0..=CLOCK_WARN_SECS => Check::ok(CHECK, format!("{} agree with the server's", offsets.len())),
+        ..=CLOCK_FAIL_SECS => Check::warn(CHECK, format!("differ from the server's: {}", named(&apart)), advice),
+        _ => Check::fail(CHECK, format!("differ from the server's: {}", named(&apart)), advice),
     }
 }
 
 fn certificates(hosts: &[HostView], now: i64) -> Check {
     const CHECK: &str = "agents' certificates";
-    let told: Vec<(&HostView, i64)> = hosts
+    let remaining: Vec<(&HostView, i64)> = hosts
         .iter()
         .filter_map(|host| Some((host, (host.certificate_expires_at? - now).div_euclid(DAY_SECS))))
         .collect();
-    let Some(least) = told.iter().map(|(_, days)| *days).min() else {
-        return Check::unchecked(CHECK, "the server does not tell when they end");
+    let Some(least) = remaining.iter().map(|(_, days)| *days).min() else {
+        return Check::unchecked(CHECK, "the server does not say when they expire");
     };
-    let ending: Vec<String> = told
+    let ending: Vec<String> = remaining
         .iter()
         .filter(|(_, days)| *days < AGENT_CERTIFICATE_WARN_DAYS)
         .map(|(host, days)| format!("{} in {days} days", host.host))
         .collect();
     if ending.is_empty() {
-        return Check::ok(CHECK, format!("{} of connected agents, the first ends in {least} days", told.len()));
+        return Check::ok(CHECK, format!("{} of connected agents, the first expires in {least} days", remaining.len()));
     }
     let advice = "read the logs of these agents: they should have renewed them";
-    Check::warn(CHECK, format!("end soon: {}", named(&ending)), advice)
+    Check::warn(CHECK, format!("expire soon: {}", named(&ending)), advice)
 }
 
-/// None where no agent tells.
+/// None if no agent reports it.
 fn policies(hosts: &[HostView]) -> Option<Check> {
-    let told: Vec<&str> = hosts.iter().filter_map(|host| host.facts.policy.as_deref()).collect();
-    let with = told.iter().filter(|policy| !policy.is_empty()).count();
-    let found = match (with, told.len()) {
+    let policies: Vec<&str> = hosts.iter().filter_map(|host| host.facts.policy.as_deref()).collect();
+    let with = policies.iter().filter(|policy| !policy.is_empty()).count();
+    let found = match (with, policies.len()) {
         (_, 0) => return None,
         (0, _) => "no host has a policy: its agent does what its server says".to_owned(),
         (with, all) => format!("in force on {with} of {all} hosts"),
     };
-    Some(Check::ok("owners' policies", found))
+    Some(Check::ok("host policies", found))
 }
 
 fn processes(troubled: &[ProcessView]) -> Check {
-    let told = |process: &ProcessView| format!("{} on {}", process.process, process.host);
+    let label = |process: &ProcessView| format!("{} on {}", process.process, process.host);
     let is_failed = |process: &&ProcessView| process.phase == proctor_model::Phase::Failed;
-    let refused: Vec<String> = troubled.iter().filter(|process| process.reason.contains(BY_POLICY)).map(told).collect();
+    let refused: Vec<String> =
+        troubled.iter().filter(|process| process.reason.contains(BY_POLICY)).map(label).collect();
     if !refused.is_empty() {
         let found = format!("{} refused by the policy of their host: {}", refused.len(), named(&refused));
         return Check::warn("processes", found, "ask the owner of the host, or change the process");
     }
-    let failed: Vec<String> = troubled.iter().filter(is_failed).map(told).collect();
+    let failed: Vec<String> = troubled.iter().filter(is_failed).map(label).collect();
     if failed.is_empty() {
         return Check::ok("processes", "none has failed");
     }
@@ -218,7 +220,7 @@ mod tests {
         assert_eq!([&cordoned, &new, &host(json!({}))].map(is_watched), [false, false, true]);
         let check = maintenance(&[cordoned, new, host(json!({}))]).unwrap();
         assert_eq!(check.state, State::Ok);
-        assert_eq!(check.found, "not looked at are 1 cordoned: 0:10.0.0.2; 1 awaiting approval: 0:10.0.0.3");
+        assert_eq!(check.found, "not checked: 1 cordoned: 0:10.0.0.2; 1 awaiting approval: 0:10.0.0.3");
         assert_eq!(maintenance(&[host(json!({}))]), None);
     }
 
@@ -235,16 +237,16 @@ mod tests {
     }
 
     #[test]
-    fn clocks_of_agents_that_are_apart_are_told() {
+    fn clocks_of_agents_that_differ_are_reported() {
         let at = |ms: i64| clocks(&[host(json!({ "clock_ahead_ms": 5 })), host(json!({ "clock_ahead_ms": ms }))]);
 
         assert_eq!(clocks(&[host(json!({}))]).state, State::Unchecked);
         assert_eq!((at(-30_000).state, at(-31_000).state, at(301_000).state), (State::Ok, State::Warn, State::Fail));
-        assert_eq!(at(-31_000).found, "apart from the server's: 0:10.0.0.1 by 31 s");
+        assert_eq!(at(-31_000).found, "differ from the server's: 0:10.0.0.1 by 31 s");
     }
 
     #[test]
-    fn certificates_of_agents_that_end_soon_are_told() {
+    fn certificates_of_agents_that_expire_soon_are_reported() {
         let in_days = |days: i64| certificates(&[host(json!({ "certificate_expires_at": days * DAY_SECS }))], 0);
 
         assert_eq!((in_days(30).state, in_days(1).state, in_days(-1).state), (State::Ok, State::Warn, State::Warn));

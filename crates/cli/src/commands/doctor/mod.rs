@@ -16,17 +16,18 @@ use super::hosts::mebibytes;
 use super::{CommandEnd, Session};
 use crate::output::{self, CellStyle, TextTable, plain};
 
-/// Beyond this, times of events and tasks confuse people.
+/// Beyond this, times of events and tasks become confusing.
 const CLOCK_WARN_SECS: i64 = 30;
 /// Beyond this, signed requests are refused.
 const CLOCK_FAIL_SECS: i64 = 300;
 const DAY_SECS: i64 = 24 * 3600;
-/// Tables that are named with their size.
+/// Number of tables that are listed with their size.
 const LARGEST_TABLES: usize = 5;
-/// With less than this left for the store, somebody should look; with less than that, a busy fleet fills it in hours.
+/// With less than the first left for the store, somebody should look; with less than the second, a busy fleet fills
+/// it in hours.
 const FREE_WARN_BYTES: u64 = 1024 * 1024 * 1024;
 const FREE_FAIL_BYTES: u64 = 128 * 1024 * 1024;
-/// Time enough to get a new certificate.
+/// Enough time to get a new certificate.
 const CERTIFICATE_WARN_DAYS: i64 = 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -35,7 +36,7 @@ enum State {
     Ok,
     Warn,
     Fail,
-    /// Could not be looked at.
+    /// Could not be checked.
     Unchecked,
 }
 
@@ -97,7 +98,7 @@ fn table(checks: &[Check]) -> TextTable {
     table
 }
 
-/// Each check is only made where those before it found something to ask.
+/// Each check runs only if those before it found something to check.
 async fn all(client: &Client, checks: &mut Vec<Check>) {
     let now = clock::unix_millis() / 1000;
     let health = match client.health().await {
@@ -141,7 +142,7 @@ async fn all(client: &Client, checks: &mut Vec<Check>) {
 }
 
 fn server(address: &str, health: &Health) -> Check {
-    let Some(problem) = &health.problem else { return Check::ok("server", format!("{address} is well")) };
+    let Some(problem) = &health.problem else { return Check::ok("server", format!("{address} is healthy")) };
     match health.status.as_str() {
         "waiting" | "stopping" => Check::warn("server", problem, "wait a moment; then read the log of the server"),
         _ if problem.contains("no space left") => {
@@ -172,17 +173,17 @@ fn rights(who: &Who) -> Check {
         return Check::warn("rights", "we may do nothing", advice);
     }
     let alike = who.allowed.chunk_by(|one, next| one.scopes == next.scopes);
-    let told = alike.map(|alike| {
+    let rights = alike.map(|alike| {
         let classes: Vec<&str> = alike.iter().map(|allowed| allowed.class.as_str()).collect();
         match alike[0].scopes.as_slice() {
             [one] => format!("{} on {one}", classes.join(", ")),
             several => format!("{} on {} scopes", classes.join(", "), several.len()),
         }
     });
-    Check::ok("rights", told.collect::<Vec<_>>().join("; "))
+    Check::ok("rights", rights.collect::<Vec<_>>().join("; "))
 }
 
-/// Of the HTTP side. Its name and its issuer were verified, or there would be no answer.
+/// Of the HTTP side. Its name and issuer were verified, or there would be no answer.
 fn certificate(server: &str, shown: Option<&[u8]>, now: i64) -> Check {
     const CHECK: &str = "server certificate";
     if server.starts_with("http:") {
@@ -224,7 +225,7 @@ fn clock_check(date: Option<&str>, now: i64) -> Check {
         return Check::unchecked("clock", "the server does not tell its time");
     };
     let apart = (theirs.as_second() - now).abs();
-    let found = format!("{apart} s apart from the server");
+    let found = format!("{apart} s off the server's");
     match apart {
         0..=CLOCK_WARN_SECS => Check::ok("clock", found),
         ..=CLOCK_FAIL_SECS => Check::warn("clock", found, "set the clocks by NTP"),
@@ -285,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clocks_that_are_apart_are_told() {
+    fn clocks_that_differ_are_reported() {
         let date = Some("Thu, 01 Jan 1970 01:00:00 GMT");
 
         assert_eq!(clock_check(date, 3600).state, State::Ok);
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn little_space_for_the_store_is_told() {
+    fn little_space_for_the_store_is_reported() {
         let left =
             |free_bytes| disk_space(&StorageView { bytes: 0, free_bytes, disk_bytes: Some(1 << 40), tables: vec![] });
 
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_ends_soon_is_told() {
+    fn a_certificate_that_expires_soon_is_reported() {
         let made = jiff::Timestamp::from_second(1_000_000_000).unwrap();
         let secret = proctor_pki::Authority::generate(made).unwrap();
         let (chain, _) = proctor_pki::Authority::load(&secret).unwrap().issue_server(made).unwrap();
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_may_is_told_in_a_line() {
+    fn our_permissions_are_reported_in_one_line() {
         let allowed = |class: &str, scopes: &[&str]| Allowed {
             class: class.to_owned(),
             scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),

@@ -27,12 +27,12 @@ super::catalogue! { Agent:
     healthy_again(process: text) = "process {process} is healthy again" | "进程 {process} 已恢复健康";
     unhealthy(process: text, reason: message) = "process {process} is unhealthy: {reason}" | "进程 {process} 不健康：{reason}";
     health_not_known(process: text, reason: message) =
-        "the health of process {process} is not known: {reason}" |
+        "the health of process {process} is unknown: {reason}" |
         "进程 {process} 的健康状态未知：{reason}";
     health_command(how: message) = "health_cmd: {how}" | "health_cmd：{how}";
     health_command_said(how: message, output: text) = "health_cmd: {how}: {output}" | "health_cmd：{how}：{output}";
     timed_out() = "timed out" | "超时";
-    end_not_known() = "its end is not known" | "结束情况未知";
+    end_not_known() = "its result is unknown" | "结束情况未知";
     postponed() = "postponed" | "已推迟";
     ended_as_unhealthy(reason: message) = "ended as unhealthy: {reason}" | "因不健康而被结束：{reason}";
 
@@ -63,11 +63,11 @@ super::catalogue! { Agent:
         "pool {pool} of {namespace} ({resource})" |
         "{namespace} 的进程组 {pool}（{resource}）";
     pool_limit_lowered() =
-        "its limit was lowered below the present use and has effect in 10 s" |
+        "its limit was lowered below its current usage and takes effect in 10 s" |
         "限额已调低到当前用量以下，10 秒后生效";
     pool_has_no_victim() = "over its limit, but no member can be evicted" | "已超过限额，但没有可结束的进程";
     pool_is_blocked(process: text) =
-        "it is over its limit; {process} uses the most and cannot be ended now, so nobody is" |
+        "it is over its limit; {process} uses the most and cannot be evicted now, so no member is" |
         "已超过限额；{process} 用量最多但现在不能结束，因此不结束任何进程";
     pool_kills_capped() = "six members were ended within a minute; no more for now" | "一分钟内已结束六个成员，暂时不再结束";
     pool_victim_survives(process: text) = "{process} was evicted but is still running" | "{process} 应被结束但仍在运行";
@@ -84,20 +84,20 @@ super::catalogue! { Agent:
         "{process} 的定时执行超时，已被终止";
     scheduled_run_was_killed(process: text) = "the scheduled run of {process} was killed" | "{process} 的定时执行已被终止";
     scheduled_run_end_not_known(process: text) =
-        "the scheduled run of {process} ended; how is not known" |
+        "the scheduled run of {process} ended with an unknown result" |
         "{process} 的定时执行已结束，结束情况未知";
     run_was_skipped(process: text, planned: text, reason: message) =
         "the run of {process} planned for {planned} was skipped: {reason}" |
         "{process} 计划于 {planned} 的执行已跳过：{reason}";
     run_could_not_begin() = "it could not begin before the next one was due" | "在下一次执行到期之前无法开始";
-    earlier_run_not_over() = "the one before is not over" | "上一次执行尚未结束";
+    earlier_run_not_over() = "the previous run is still in progress" | "上一次执行尚未结束";
 
     // Configuration files.
     config_file_changed(path: text, process: text, state: message) =
         "configuration file {path} of process {process} {state}" |
         "进程 {process} 的配置文件 {path} {state}";
-    config_right_again() = "is as it should be again" | "已恢复正确";
-    config_differs() = "is not what it should be: its md5 differs" | "内容不符：md5 不同";
+    config_right_again() = "matches its md5 again" | "已恢复正确";
+    config_differs() = "does not match its md5" | "内容不符：md5 不同";
     config_missing() = "is missing" | "不存在";
     config_too_large(bytes: text) = "is too large to be checked: more than {bytes} bytes" | "过大，无法检查：超过 {bytes} 字节";
     config_unreadable(reason: text) = "cannot be checked: {reason}" | "无法检查：{reason}";
@@ -105,7 +105,7 @@ super::catalogue! { Agent:
         "is not checked: it is outside the paths that the host's policy allows" |
         "未检查：不在主机策略允许的路径内";
     more_config_files_changed(count: text, process: text) =
-        "{count} more configuration files of process {process} have become wrong or right" |
+        "{count} more configuration files of process {process} stopped or started matching their md5" |
         "进程 {process} 另有 {count} 个配置文件变为错误或恢复正确";
 
     // The host and its agent.

@@ -1,4 +1,4 @@
-//! What the server says of the fleet: what somebody should look at, and why something stopped or did not arrive.
+//! What the server says about the fleet: what needs attention, and why something stopped or did not arrive.
 
 super::catalogue! { Server:
     host_agent_away() = "the agent is not connected" | "Agent 未连接";
@@ -6,8 +6,8 @@ super::catalogue! { Server:
     agent_version_differs(version: text, server: text) =
         "version {version}, the server's is {server}" |
         "版本 {version}，服务端为 {server}";
-    certificate_ends_within(days: text) = "the certificate ends within {days} days" | "证书将在 {days} 天内到期";
-    clock_apart(seconds: text) = "{seconds} s apart from the server's clock" | "与服务端时钟相差 {seconds} 秒";
+    certificate_ends_within(days: text) = "the certificate expires within {days} days" | "证书将在 {days} 天内到期";
+    clock_apart(seconds: text) = "{seconds} s off the server's clock" | "与服务端时钟相差 {seconds} 秒";
     new_host_awaits_approval() = "new: an administrator has to approve it" | "新主机，等待管理员批准";
     restarted_in_a_loop(starts: text) =
         "started again {starts} times or more without a stable run" |
@@ -37,15 +37,15 @@ super::catalogue! { Server:
     webhook_address_unusable(problem: message) = "its address cannot be used: {problem}" | "其地址不可用：{problem}";
     webhook_not_read(error: text) = "the server cannot read the webhook: {error}" | "服务端无法读取该 Webhook：{error}";
 
-    // Why a step of a rotation of the certificate authority is not taken.
+    // Why a step of an authority rotation is refused.
     rotation_under_way() =
-        "a rotation is under way already: finish or abort it first" |
+        "a rotation is already in progress: finish or abort it first" |
         "证书颁发机构轮换正在进行，请先完成或中止";
     rotation_not_prepared() = "there is no successor: prepare one first" | "没有后继证书颁发机构，请先准备";
     rotation_switched() =
-        "the successor issues certificates already: finish or abort the rotation" |
+        "the successor already issues certificates: finish or abort the rotation" |
         "后继证书颁发机构已在签发证书，请完成或中止轮换";
-    no_rotation() = "no rotation is under way" | "没有正在进行的轮换";
+    no_rotation() = "no rotation is in progress" | "没有正在进行的轮换";
     rotation_not_switched() =
         "the successor issues no certificates yet: switch to it first" |
         "后继证书颁发机构尚未签发证书，请先切换";

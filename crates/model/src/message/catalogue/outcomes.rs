@@ -1,4 +1,4 @@
-//! What became of an operation on one target, and why a process is not there.
+//! The result of an operation on one target, and why a process is not running.
 
 super::catalogue! { Agent:
     // How an operation ended.
@@ -17,8 +17,8 @@ super::catalogue! { Agent:
     released_while_unhealthy() =
         "released, but the process was already being ended because it is unhealthy; it is not started again" |
         "已取消托管，但进程因不健康正在被结束，不会再次启动";
-    process_runs_already(pid: text) = "process {pid} runs already" | "进程 {pid} 已在运行";
-    scheduled_run_under_way() = "a scheduled run is under way" | "定时执行正在进行";
+    process_runs_already(pid: text) = "process {pid} is already running" | "进程 {pid} 已在运行";
+    scheduled_run_under_way() = "a scheduled run is in progress" | "定时执行正在进行";
     process_not_running(reason: message) = "the process is not running: {reason}" | "进程未运行：{reason}";
     process_not_alive(operation: message, reason: message) =
         "{operation}: the process is not alive: {reason}" |
@@ -30,7 +30,7 @@ super::catalogue! { Agent:
     still_alive_after_stop(pid: text, secs: text) =
         "stop: process {pid} is still alive after {secs} s" |
         "stop: 进程 {pid} 在 {secs} 秒后仍在运行";
-    still_there_after_sigkill(pid: text) = "kill: process {pid} is still there after SIGKILL" | "kill: 进程 {pid} 在 SIGKILL 后仍然存在";
+    still_there_after_sigkill(pid: text) = "kill: process {pid} is still running after SIGKILL" | "kill: 进程 {pid} 在 SIGKILL 后仍然存在";
     sigkill_not_sent(pid: text, reason: text) =
         "kill: SIGKILL could not be sent to process {pid}: {reason}" |
         "kill: 无法向进程 {pid} 发送 SIGKILL：{reason}";
@@ -55,7 +55,7 @@ super::catalogue! { Agent:
         "{command}命令在 {secs} 秒内未结束，已被终止：{output}";
     command_ended_with(command: message, exit: message) = "the {command} command ended with {exit}" | "{command}命令结束，{exit}";
     command_end_unknown(command: message) =
-        "the {command} command has ended, but how is not known" |
+        "the {command} command exited, but its result is unknown" |
         "{command}命令已结束，但结果未知";
     exit_code(code: text) = "exit code {code}" | "退出码 {code}";
     exit_signal(signal: text) = "signal {signal}" | "信号 {signal}";
@@ -66,26 +66,26 @@ super::catalogue! { Agent:
     expired() = "the time for this operation was over before it could begin" | "该操作在开始之前已超时";
     cancelled_before() = "cancelled before it began: nothing was done" | "在开始之前已取消，未执行任何操作";
     registered_elsewhere_before() =
-        "the process was registered elsewhere before this operation could begin: nothing was done" |
-        "在该操作开始之前，进程已在其他位置注册，未执行任何操作";
+        "the process was registered with another pid file or program before this operation could begin: nothing was done" |
+        "在该操作开始之前，进程已用其他 pid 文件或程序重新注册，未执行任何操作";
     interrupted_before(by: message) =
         "interrupted by a later {by} before it began: nothing was done" |
         "在开始之前被之后的{by}打断，未执行任何操作";
     cancelled_during(operation: message, step: message, state: message) =
-        "the {operation} was cancelled while its {step} was under way; {state}" |
+        "the {operation} was cancelled while its {step} was in progress; {state}" |
         "{operation}在{step}期间被取消；{state}";
     interrupted_during(operation: message, by: message, step: message, state: message) =
-        "the {operation} was interrupted by a later {by} while its {step} was under way; {state}" |
+        "the {operation} was interrupted by a later {by} while its {step} was in progress; {state}" |
         "{operation}在{step}期间被之后的{by}打断；{state}";
     start_command() = "start command" | "启动命令";
     stop_command() = "stop command" | "停止命令";
     reload_command() = "reload command" | "重新加载命令";
-    process_runs(pid: text) = "process {pid} runs" | "进程 {pid} 正在运行";
-    no_process_runs() = "no process runs" | "没有进程在运行";
-    no_process_runs_after(exit: message) = "no process runs, the last ended with {exit}" | "没有进程在运行，上一个进程结束，{exit}";
+    process_runs(pid: text) = "process {pid} is running" | "进程 {pid} 正在运行";
+    no_process_runs() = "no process is running" | "没有进程在运行";
+    no_process_runs_after(exit: message) = "no process is running, the last one exited with {exit}" | "没有进程在运行，上一个进程结束，{exit}";
     after_a_failure(cut: message, failure: message) = "{cut}, after a failure: {failure}" | "{cut}，此前失败：{failure}";
     agent_restarted_during(operation: message) =
-        "the agent restarted during the {operation}; its end is not known" |
+        "the agent restarted during the {operation}; its result is unknown" |
         "Agent 在{operation}期间重启，结果未知";
     agent_restarted_before(operation: message) =
         "the agent restarted before the start command of the {operation} was run" |
@@ -112,19 +112,19 @@ super::catalogue! { Agent:
         "what an earlier life left behind could not be ended: {reason}" |
         "无法结束之前运行遗留的进程：{reason}";
     leftovers_survive(count: text) =
-        "{count} processes that an earlier life left behind are there after SIGKILL" |
+        "{count} processes that an earlier life left behind are still running after SIGKILL" |
         "之前运行遗留的 {count} 个进程在 SIGKILL 后仍然存在";
     reason_of_instance(number: text, reason: message) = "instance {number}: {reason}" | "实例 {number}：{reason}";
     registration_waits() =
-        "a registration elsewhere waits for the end of what is under way" |
-        "另一处的注册正在等待当前操作结束";
+        "a registration with another pid file or program waits until the operation in progress has finished" |
+        "使用其他 pid 文件或程序的注册正在等待当前操作结束";
     with_note(message: message, note: message) = "{message} ({note})" | "{message}（{note}）";
     not_started(reason: message) = "not started: {reason}" | "未启动：{reason}";
     not_running_but(operation: text, reason: message) =
         "{operation}: the process is not running, but {reason}" |
         "{operation}: 进程未运行，但{reason}";
     ended_but_left_behind(operation: text, count: text) =
-        "{operation}: the process ended, but {count} that it left behind are there after SIGKILL" |
+        "{operation}: the process ended, but {count} that it left behind are still running after SIGKILL" |
         "{operation}: 进程已结束，但其遗留的 {count} 个进程在 SIGKILL 后仍然存在";
 
     // Refused on the host.
@@ -198,7 +198,7 @@ super::catalogue! { Agent:
     pid_is_a_thread(pid: text, path: text) = "pid {pid} of {path} is a thread, not a process" | "{pid}（{path}）是线程，不是进程";
     pid_is_a_kernel_thread(pid: text, path: text) = "pid {pid} of {path} is a thread of the kernel" | "{pid}（{path}）是内核线程";
     pid_cannot_be_looked_at(pid: text, path: text, error: text) =
-        "pid {pid} of {path} cannot be looked at: {error}" |
+        "pid {pid} of {path} cannot be inspected: {error}" |
         "无法查看 {pid} 号进程（{path}）：{error}";
     pid_is_another_program(pid: text, path: text, found: text, expected: text) =
         "pid {pid} of {path} is '{found}', not '{expected}'" |
@@ -214,7 +214,7 @@ super::catalogue! { Agent:
         "user '{user}' was not looked up in time" |
         "查询用户 '{user}' 超时";
     rights_cannot_be_taken(user: text, error: text) =
-        "the rights of user '{user}' cannot be taken: {error}" |
+        "cannot assume the rights of user '{user}': {error}" |
         "无法获取用户 '{user}' 的权限：{error}";
     pid_file_is_stale(pid: text, path: text) =
         "process {pid} began after pid file {path} was written: the file is stale and the pid another's, or the clock \

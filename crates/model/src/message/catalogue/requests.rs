@@ -1,4 +1,4 @@
-//! Why a request as a whole was refused.
+//! Why a whole request was refused.
 
 super::catalogue! { Server:
     // Who asks.
@@ -15,9 +15,9 @@ super::catalogue! { Server:
         "the header {header} is not a name of at most {max} characters" |
         "请求头 {header} 不是长度不超过 {max} 个字符的名称";
     wrong_signature() =
-        "the signature is wrong, or the app is not known or was not made for signatures (--signing)" |
+        "the signature is wrong, or the app is not known or was not created for signing (--signing)" |
         "签名错误，或应用不存在，或应用未开启签名（--signing）";
-    nonce_was_used() = "bk_nonce was used before: every request needs one of its own" | "bk_nonce 已被使用，每个请求需要自己的 bk_nonce";
+    nonce_was_used() = "bk_nonce was already used: every request needs a new one" | "bk_nonce 已被使用，每个请求需要自己的 bk_nonce";
     timestamp_is_off(secs: text) = "bk_timestamp is more than {secs} s away from the server's time" | "bk_timestamp 与服务器时间相差超过 {secs} 秒";
     too_many_signed_of_app(app: text) =
         "too many signed requests of app {app} in a short time" |
@@ -27,10 +27,10 @@ super::catalogue! { Server:
 
     // How much.
     caller_calls_too_often(who: message, wait_ms: text) =
-        "{who} calls too often: try again in {wait_ms} ms" |
+        "{who} exceeded its rate limit: try again in {wait_ms} ms" |
         "{who} 请求过于频繁，请在 {wait_ms} 毫秒后重试";
     too_many_sign_ins(wait_ms: text) =
-        "too many sign-ins in a short time: try again in {wait_ms} ms" |
+        "too many sign-in attempts: try again in {wait_ms} ms" |
         "登录过于频繁，请在 {wait_ms} 毫秒后重试";
     too_many_at_once(what: message, limit: text) =
         "too many {what} (limit {limit}): try again in a moment" |
@@ -39,7 +39,7 @@ super::catalogue! { Server:
         "too many {what} of one caller (limit {limit}): try again in a moment" |
         "同一调用方的{what}过多（上限 {limit}），请稍后重试";
     body_too_slow() = "the body came too slowly while others waited: send it again" | "请求体传输过慢，而其他请求在等待，请重新发送";
-    too_many_fleet_questions() = "too many questions about the whole fleet at once: try again in a moment" | "同时查询整个集群的请求过多，请稍后重试";
+    too_many_fleet_questions() = "too many concurrent queries of the whole fleet: try again in a moment" | "同时查询整个集群的请求过多，请稍后重试";
     too_many_planned_rows(rows: text, max: text) =
         "{rows} rows, one for each pool on each host, are more than {max} in one plan: split it" |
         "共 {rows} 行（每台主机的每个进程组一行），超过一次计划的上限 {max}，请拆分";
@@ -155,7 +155,7 @@ super::catalogue! { Server:
     nothing_came_for(ms: text) = "nothing came for {ms} ms" | "{ms} 毫秒内没有收到数据";
 
     bearer_is_no_user_token() =
-        "the text in Authorization: Bearer is not a token of a user: those begin with pt_" |
+        "the text in Authorization: Bearer is not a user token: those begin with pt_" |
         "Authorization: Bearer 中不是用户令牌：用户令牌以 pt_ 开头";
     csrf_token_is_wrong(header: text) =
         "the header {header} of the session is missing or wrong: sign in again" |

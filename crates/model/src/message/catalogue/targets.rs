@@ -6,7 +6,7 @@ super::catalogue! { Server:
     not_a_host(text: text) = "{text} is neither an IP address nor an agent id" | "{text} 既不是 IP 地址也不是 Agent ID";
     no_longer_enrolled() = "the host is no longer enrolled" | "主机已不再注册";
     host_served_by_another() =
-        "another agent serves the host since, so the operation does not wait any longer" |
+        "another agent serves the host now, so the operation no longer waits" |
         "该主机已由其他 Agent 服务，操作不再等待";
     host_removed(host: text) = "host {host} was removed" | "主机 {host} 已被移除";
     host_awaits_approval(host: text) =
@@ -26,10 +26,10 @@ super::catalogue! { Server:
         "agent {agent} cannot be reached: no relay of cloud area {cloud} is connected" |
         "无法连接 Agent {agent}：云区域 {cloud} 没有在线的中继";
     agent_lost(agent: text) =
-        "agent {agent} was lost during the operation; its end is not known" |
+        "agent {agent} was lost during the operation; its result is unknown" |
         "Agent {agent} 在操作期间失联，结果未知";
     agent_gave_no_outcome(agent: text, secs: text) =
-        "agent {agent} gave no outcome within {secs} s; the operation may still be under way" |
+        "agent {agent} gave no outcome within {secs} s; the operation may still be in progress" |
         "Agent {agent} 在 {secs} 秒内没有返回结果，操作可能仍在执行";
     outcome_lost_by_restore() =
         "the server was restored from a backup: whether this was carried out is not known" |
@@ -45,13 +45,13 @@ super::catalogue! { Server:
         "the spec of this target was not kept when it was refused: send the operation again, with its spec" |
         "该目标被拒绝时没有保留其进程定义：请携带进程定义重新发送操作";
     cancelled_before_delivery() =
-        "the task was cancelled before the agent heard of it" |
+        "the task was cancelled before it was delivered to the agent" |
         "任务在下发到 Agent 之前已取消";
     cancelled_before_its_turn() =
         "the task was cancelled before this target's turn came" |
         "任务在轮到该目标之前已取消";
-    cancelled_too_late() = "cancelled: the rolling task was not over in time" | "已取消：滚动任务未在规定时间内完成";
-    skipped_before_its_turn() = "skipped: the rolling task was over before this target's turn came" | "已跳过：轮到此目标之前滚动任务已结束";
+    cancelled_too_late() = "cancelled: the rolling task did not finish in time" | "已取消：滚动任务未在规定时间内完成";
+    skipped_before_its_turn() = "skipped: the rolling task ended before this target's turn came" | "已跳过：轮到此目标之前滚动任务已结束";
     skipped_after_failures() = "skipped: too many targets before this one failed" | "已跳过：之前失败的目标过多";
     skipped_because(reason: text) = "skipped: {reason}, so the rolling task was stopped" | "已跳过：{reason}，滚动任务已停止";
     may_not_register_spec(who: message, namespace: text, host: text, problem: message) =

@@ -27,13 +27,13 @@ super::catalogue! { Agent:
         "the new program could not be kept in {path}: {problem}" |
         "新程序无法保存到 {path}：{problem}";
     upgrade_not_served() =
-        "the server does not give out the build any more" |
+        "the server no longer has the build" |
         "服务器不再提供该构建";
     upgrade_other_bytes() =
         "what was fetched is not the build that was ordered (its SHA-256 differs)" |
         "下载的内容不是所要求的构建（SHA-256 不同）";
     upgrade_fetch_expired(minutes: text) =
-        "the new program was not here after {minutes} minutes" |
+        "the new program was not fetched within {minutes} minutes" |
         "{minutes} 分钟后新程序仍未下载完";
     upgrade_check_failed(problem: text) =
         "the new program failed its check: {problem}" |
@@ -63,7 +63,7 @@ super::catalogue! { Agent:
     upgrade_agent_too_old() =
         "its agent is too old to be upgraded over the link, or is part of another program" |
         "其代理版本过旧，无法通过链路升级，或者是另一个程序的一部分";
-    upgrade_runs_already(version: text) = "version {version} runs already" | "版本 {version} 已在运行";
+    upgrade_runs_already(version: text) = "version {version} is already running" | "版本 {version} 已在运行";
     upgrade_no_build(arch: text) = "there is no build for {arch}" | "没有适用于 {arch} 的构建";
     upgrade_host_lost() =
         "the host was notified but reported no result" |

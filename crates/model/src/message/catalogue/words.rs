@@ -1,4 +1,4 @@
-//! Words that stand in sentences. They are no sentences of their own.
+//! Words and phrases that are inserted into messages. They are not messages of their own.
 
 super::catalogue! { Agent:
     null() = "null" | "null";
@@ -30,11 +30,11 @@ super::catalogue! { Agent:
     app_for_user(app: text, user: text) = "app {app} for user {user}" | "应用 {app}（用户 {user}）";
     everything() = "everything" | "所有资源";
     anything() = "anything" | "任何资源";
-    /// Hosts, or what else has a name.
+    /// Hosts, or anything else that has a name.
     named(names: text) = "{names}" | "{names}";
     concurrent_requests() = "concurrent requests" | "并发请求";
     waiting_requests() = "requests that wait for events" | "等待事件的请求";
-    fleet_questions() = "questions about the whole fleet" | "对整个集群的查询";
+    fleet_questions() = "queries of the whole fleet" | "对整个集群的查询";
     event_streams() = "event streams and audit exports" | "事件流和审计导出";
     business(id: text) = "business {id}" | "业务 {id}";
     business_set(id: text) = "business set {id}" | "业务集 {id}";

@@ -52,9 +52,9 @@ fn who_calls_too_often_is_told_in_one_language() {
     let app = ApiError::too_often(&Subject::App("job".to_owned()), wait);
     let sign_in = ApiError::too_many_sign_ins(wait);
 
-    assert_eq!(of_message(&app.message), "app job calls too often: try again in 250 ms");
+    assert_eq!(of_message(&app.message), "app job exceeded its rate limit: try again in 250 ms");
     assert_eq!(in_chinese(|| of_message(&app.message)), "应用 job 请求过于频繁，请在 250 毫秒后重试");
-    assert_eq!(of_message(&sign_in.message), "too many sign-ins in a short time: try again in 250 ms");
+    assert_eq!(of_message(&sign_in.message), "too many sign-in attempts: try again in 250 ms");
     assert_eq!(in_chinese(|| of_message(&sign_in.message)), "登录过于频繁，请在 250 毫秒后重试");
 }
 

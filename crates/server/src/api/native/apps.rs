@@ -25,7 +25,7 @@ pub(super) async fn list(_: Authenticated, State(state): State<ApiState>) -> Res
     Ok(Json(AppList { apps: state.control.apps().await?.into_iter().map(view).collect() }))
 }
 
-/// Makes an app. Its secret is shown only here.
+/// Creates an app. Its secret is shown only here.
 #[utoipa::path(post, path = "/apps", operation_id = "create_app", request_body = NewApp, tag = "access",
                responses((status = 201, body = CreatedApp)))]
 pub(super) async fn create(
@@ -59,7 +59,7 @@ fn bindings(code: &AppCode, roles: &[NewGrant]) -> std::result::Result<Vec<Bindi
     roles.iter().enumerate().map(one).collect()
 }
 
-/// Gives an app a new secret, which is shown only here; the old one counts no longer.
+/// Replaces an app's secret. The new one is shown only here; the old one stops working.
 #[utoipa::path(post, path = "/apps/{code}/secret", operation_id = "rotate_app_secret",
                params(("code" = String, Path)), params(AppQuery), tag = "access",
                responses((status = 200, body = CreatedApp)))]
@@ -77,7 +77,7 @@ pub(super) async fn rotate(
     Ok(Json(CreatedApp { code, secret, trusted: app.trusted }))
 }
 
-/// Forgets an app and its bindings.
+/// Deletes an app and its bindings.
 #[utoipa::path(delete, path = "/apps/{code}", operation_id = "delete_app", params(("code" = String, Path)),
                tag = "access", responses((status = 200, body = Removed)))]
 pub(super) async fn delete(

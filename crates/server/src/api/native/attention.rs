@@ -6,7 +6,7 @@ use proctor_api::{Attention, AttentionKind, HostStatus, Severity};
 use proctor_model::{Message, Phase, messages};
 use proctor_store::{CRASH_LOOP_STARTS, FleetHost, FleetProcess};
 
-use super::told::told;
+use super::localized::localized;
 use super::visible::{CERTIFICATE_DAYS, DAY_SECS, Visible, is_unhealthy};
 
 pub(super) const LINES_MAX: usize = 50;
@@ -76,7 +76,7 @@ fn of_hosts(seen: &Visible<'_>) -> Vec<Line> {
         }
         if seen.is_outdated(host) {
             let differs = messages::agent_version_differs(&host.agent_version, env!("CARGO_PKG_VERSION"));
-            outdated.attention.why = told(&differs);
+            outdated.attention.why = localized(&differs);
             outdated.add(host, None);
         }
         if let Some(expires_at) = seen.certificate_ends(host) {
@@ -85,7 +85,7 @@ fn of_hosts(seen: &Visible<'_>) -> Vec<Line> {
         }
         if let Some(ahead) = seen.clock_off(host) {
             clocks.raise(ahead.unsigned_abs() > CLOCK_WRONG_MS);
-            clocks.attention.why = told(&messages::clock_apart(ahead.unsigned_abs() / 1000));
+            clocks.attention.why = localized(&messages::clock_apart(ahead.unsigned_abs() / 1000));
             clocks.add(host, None);
         }
     }
@@ -100,7 +100,7 @@ struct Line {
 
 impl Line {
     fn new(kind: AttentionKind, severity: Severity, process: Option<String>, reason: &Message) -> Self {
-        let (hosts, why) = (Vec::new(), told(reason));
+        let (hosts, why) = (Vec::new(), localized(reason));
         Self { attention: Attention { kind, severity, process, host: None, count: 0, hosts, since: None, why } }
     }
 

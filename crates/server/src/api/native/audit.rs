@@ -19,7 +19,7 @@ use crate::api::error::ApiError;
 use crate::api::limits::QuotaPermit;
 use crate::control::{Control, ControlError, LiveCaller};
 
-/// What was changed, oldest first or newest first.
+/// Audit entries, oldest first or newest first.
 #[utoipa::path(get, path = "/audit", operation_id = "audit", params(AuditQuery), tag = "audit",
                responses((status = 200, body = AuditPage)))]
 pub(super) async fn list(
@@ -42,7 +42,7 @@ pub(super) async fn list(
     Ok(Json(AuditPage { entries: entries.iter().map(view).collect(), next }))
 }
 
-/// All entries that match as JSON, one in a line, oldest first.
+/// All matching audit entries, one JSON object per line, oldest first.
 #[utoipa::path(get, path = "/audit/export", operation_id = "export_audit", params(AuditFilter), tag = "audit",
                responses((status = 200, body = String, content_type = "application/x-ndjson")))]
 pub(super) async fn export(
@@ -60,7 +60,7 @@ pub(super) async fn export(
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
 }
 
-/// Page after page, so that an export of any length holds no more than one, and ends with its caller's rights.
+/// Page after page, so that an export of any length holds no more than one, and ends with its caller's permissions.
 struct Reader {
     control: Control,
     standing: LiveCaller,
@@ -72,7 +72,7 @@ struct Reader {
 
 impl Reader {
     async fn next(&mut self) -> std::result::Result<Option<Bytes>, ControlError> {
-        // Also before each entry that was read ahead: a client may take a page slowly.
+        // Also before each entry that was read ahead: a client may read a page slowly.
         if self.ahead.is_empty() || self.standing.is_stale() {
             self.standing.current(&self.control).await?.require(Class::Admin)?;
         }
@@ -88,7 +88,7 @@ impl Reader {
     }
 }
 
-/// Looks through the whole chain of hashes.
+/// Verifies the whole hash chain.
 #[utoipa::path(get, path = "/audit/verify", operation_id = "verify_audit", tag = "audit",
                responses((status = 200, body = AuditVerdict)))]
 pub(super) async fn verify(caller: Authenticated, State(state): State<ApiState>) -> Result<Json<AuditVerdict>> {

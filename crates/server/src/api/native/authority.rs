@@ -15,14 +15,14 @@ use crate::control::{Behind, FollowCount, RotationStatus, RotationStep, WhyBehin
 
 const LISTED_MAX: usize = 1000;
 
-/// The certificate authority, how far a rotation of it has come, and whom the next step would cut off.
+/// The certificate authority, the phase of its rotation, and whom the next step would cut off.
 #[utoipa::path(get, path = "/authority", operation_id = "authority", tag = "hosts",
                responses((status = 200, body = AuthorityView)))]
 pub(super) async fn show(caller: Authenticated, State(state): State<ApiState>) -> Result<Json<AuthorityView>> {
     Ok(Json(view(state.control.rotation_status(&caller.who).await?)))
 }
 
-/// Makes a successor of the authority and announces it to agents and relays, which then believe both.
+/// Creates a successor of the authority and announces it to agents and relays, which then trust both.
 #[utoipa::path(post, path = "/authority/prepare", operation_id = "prepare_authority", tag = "hosts",
                request_body = Option<AuthorityStep>, responses((status = 200, body = AuthorityView)))]
 pub(super) async fn prepare(
@@ -33,7 +33,8 @@ pub(super) async fn prepare(
     take(&caller, &state, RotationStep::Prepare, step).await
 }
 
-/// The successor issues certificates from now on: of the link, of new agents, and of all others, which renew theirs.
+/// From now on the successor issues certificates: of the link, of new agents, and of all others, which renew
+/// theirs.
 #[utoipa::path(post, path = "/authority/switch", operation_id = "switch_authority", tag = "hosts",
                request_body = Option<AuthorityStep>, responses((status = 200, body = AuthorityView)))]
 pub(super) async fn switch(
@@ -44,7 +45,7 @@ pub(super) async fn switch(
     take(&caller, &state, RotationStep::Switch, step).await
 }
 
-/// The old authority is believed no more.
+/// The old authority is no longer trusted.
 #[utoipa::path(post, path = "/authority/finish", operation_id = "finish_authority", tag = "hosts",
                request_body = Option<AuthorityStep>, responses((status = 200, body = AuthorityView)))]
 pub(super) async fn finish(
@@ -55,7 +56,7 @@ pub(super) async fn finish(
     take(&caller, &state, RotationStep::Finish, step).await
 }
 
-/// One phase back: after a switch the old authority issues again; before it, the successor is forgotten.
+/// One phase back: after a switch the old authority issues again; before it, the successor is dropped.
 #[utoipa::path(post, path = "/authority/abort", operation_id = "abort_authority", tag = "hosts",
                request_body = Option<AuthorityStep>, responses((status = 200, body = AuthorityView)))]
 pub(super) async fn abort(

@@ -18,7 +18,7 @@ use crate::control::{Control, HostRef};
 
 const NAME_CHARS_MAX: usize = 128;
 
-/// All businesses, by their ids.
+/// All businesses, by id.
 #[utoipa::path(get, path = "/businesses", operation_id = "businesses", tag = "hosts",
                responses((status = 200, body = BusinessList)))]
 pub(super) async fn businesses(_: Authenticated, State(state): State<ApiState>) -> Result<Json<BusinessList>> {
@@ -27,7 +27,7 @@ pub(super) async fn businesses(_: Authenticated, State(state): State<ApiState>) 
     Ok(Json(BusinessList { businesses }))
 }
 
-/// Makes a business, or names it anew.
+/// Creates or renames a business.
 #[utoipa::path(put, path = "/businesses/{id}", operation_id = "put_business", params(("id" = u64, Path)),
                request_body = BusinessName, tag = "hosts", responses((status = 200, body = BusinessView)))]
 pub(super) async fn put_business(
@@ -47,7 +47,7 @@ pub(super) async fn put_business(
     Ok(Json(view))
 }
 
-/// Forgets a business; its hosts then belong to none.
+/// Deletes a business; its hosts then belong to none.
 #[utoipa::path(delete, path = "/businesses/{id}", operation_id = "delete_business", params(("id" = u64, Path)),
                tag = "hosts", responses((status = 200, body = Removed)))]
 pub(super) async fn delete_business(
@@ -61,7 +61,7 @@ pub(super) async fn delete_business(
     caller.remove(&state, "delete_business", what, before, async move |control| control.delete_business(id).await).await
 }
 
-/// All business sets, by their ids.
+/// All business sets, by id.
 #[utoipa::path(get, path = "/business-sets", operation_id = "business_sets", tag = "hosts",
                responses((status = 200, body = BusinessSetList)))]
 pub(super) async fn business_sets(_: Authenticated, State(state): State<ApiState>) -> Result<Json<BusinessSetList>> {
@@ -70,7 +70,7 @@ pub(super) async fn business_sets(_: Authenticated, State(state): State<ApiState
     Ok(Json(BusinessSetList { business_sets }))
 }
 
-/// Makes a business set, or replaces it.
+/// Creates or replaces a business set.
 #[utoipa::path(put, path = "/business-sets/{id}", operation_id = "put_business_set", params(("id" = u64, Path)),
                request_body = BusinessSetSetting, tag = "hosts", responses((status = 200, body = BusinessSetView)))]
 pub(super) async fn put_business_set(
@@ -90,7 +90,7 @@ pub(super) async fn put_business_set(
     Ok(Json(view))
 }
 
-/// Forgets a business set; its businesses stay.
+/// Deletes a business set; its businesses stay.
 #[utoipa::path(delete, path = "/business-sets/{id}", operation_id = "delete_business_set",
                params(("id" = u64, Path)), tag = "hosts", responses((status = 200, body = Removed)))]
 pub(super) async fn delete_business_set(
@@ -104,7 +104,7 @@ pub(super) async fn delete_business_set(
     caller.remove(&state, "delete_business_set", format!("set {id}"), before, work).await
 }
 
-/// Says which business hosts belong to, all of them or none. Hosts need not have enrolled yet.
+/// Assigns hosts to a business, all or nothing. Hosts need not be enrolled yet.
 #[utoipa::path(put, path = "/hosts/placements", operation_id = "place_hosts", request_body = Placement, tag = "hosts",
                responses((status = 200, body = Placed)))]
 pub(super) async fn place_hosts(

@@ -126,7 +126,7 @@ impl Authenticated {
     }
 
     /// A change that only administrators may make, with its trace in the audit. What the store
-    /// refuses is told to the caller.
+    /// refuses is reported to the caller.
     pub(super) async fn administer<T, E, F, Fut>(
         &self,
         state: &ApiState,
@@ -159,12 +159,12 @@ impl Authenticated {
         E: Into<ServerError> + std::fmt::Display + Send + 'static,
     {
         let work = |control: Control| async move { Ok(work(control).await) };
-        let told = move |ended: &std::result::Result<std::result::Result<T, Refusal>, E>| match ended {
+        let audit_result = move |ended: &std::result::Result<std::result::Result<T, Refusal>, E>| match ended {
             Ok(Ok(made)) => done(made),
             Ok(Err(refusal)) => format!("refused: {refusal}"),
             Err(error) => format!("failed: {error}"),
         };
-        let done = state.control.administer(&self.who, action, targets, work, told).await?;
+        let done = state.control.administer(&self.who, action, targets, work, audit_result).await?;
         state.forget_verified();
         Ok(done.map_err(Into::into)??)
     }

@@ -20,8 +20,8 @@ use super::body::Body;
 use super::caller::Authenticated;
 use super::diff::changes;
 use super::hosts::Chosen;
+use super::localized::localized;
 use super::pools::pools;
-use super::told::told;
 use super::{ApiState, Result};
 use crate::control::{Caller, HostRef, PlannedHost, SeenFleet};
 
@@ -65,7 +65,7 @@ pub(super) async fn delete_pool(
     pool_plan(&state, &caller.who, vec![Wish { namespace, id, limits: None }], hosts, planned).await
 }
 
-/// What forgetting a process would do.
+/// What unregistering a process would do.
 #[utoipa::path(post, path = "/processes/{namespace}/{name}/unregister/plan", operation_id = "plan_unregistration",
                params(("namespace" = String, Path), ("name" = String, Path)), request_body = Unregistration,
                tag = "processes", responses((status = 200, body = UnregistrationPlan)))]
@@ -142,7 +142,7 @@ fn json(limits: Option<&PoolLimits>) -> Value {
 }
 
 fn refusal(Outcome { code, message, .. }: Outcome) -> Refusal {
-    Refusal { code: code.number(), name: code.name().to_owned(), told: told(&message) }
+    Refusal { code: code.number(), name: code.name().to_owned(), localized: localized(&message) }
 }
 
 /// What the caller may read of the hosts and of the members of their pools.

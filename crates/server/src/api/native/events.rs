@@ -30,15 +30,15 @@ use crate::event_json::event_view;
 
 /// Below what proxies in front usually wait for.
 const WAIT_SECS_MAX: u64 = 30;
-/// Of a histogram, where they are not said.
+/// Of a histogram, by default.
 const STEP_SECS: u32 = 3600;
 const STEPS: i64 = 24;
 const STEP_SECS_MAX: u32 = 7 * 24 * 3600;
 const STEPS_MAX: u32 = 500;
-/// A stream on which nothing happens says this often that it is there.
+/// How often an idle stream sends a keep-alive.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// The newest events, or those after an id; on request, waits for what is to come.
+/// The newest events, or those after an id; on request, waits for new ones.
 #[utoipa::path(get, path = "/events", operation_id = "events", params(EventQuery), tag = "events",
                responses((status = 200, body = EventList)))]
 pub(super) async fn list(
@@ -76,7 +76,7 @@ pub(super) async fn list(
     Ok(Json(EventList { events: page.events.iter().map(event_view).collect(), next: page.next }))
 }
 
-/// How many events of which type were stored in each step of time.
+/// How many events of each type were stored in each step of time.
 #[utoipa::path(get, path = "/events/histogram", operation_id = "event_histogram", params(HistogramQuery),
                tag = "events", responses((status = 200, body = EventHistogram)))]
 pub(super) async fn histogram(
@@ -122,8 +122,10 @@ impl Steps {
     }
 }
 
-/// Events as they happen (server-sent events): `id` is the event's id, `event` its type, `data` the
-/// event as in the list. With the header `Last-Event-ID` it goes on behind that event.
+/// Events as they happen (server-sent events): `id` is the event's id, `event` its type, `data` the event as in the
+/// list.
+///
+/// With the header `Last-Event-ID` it continues after that event.
 #[utoipa::path(get, path = "/events/stream", operation_id = "event_stream", tag = "events",
                params(StreamQuery, ("Last-Event-ID" = Option<u64>, Header, description = "Goes before `after`.")),
                responses((status = 200, body = String, content_type = "text/event-stream")))]
@@ -183,8 +185,8 @@ impl Follower {
         Ok(Self { control, standing, query, ahead: VecDeque::new(), _ticket: ticket })
     }
 
-    /// None when the server ends, when the store cannot be read, or when the caller's rights have ended: the
-    /// client comes back by itself, with the id of what it has, and is told why it may not.
+    /// None when the server shuts down, when the store cannot be read, or when the caller's permissions have ended:
+    /// the client comes back by itself, with the id of its last event, and is told why it may not.
     async fn next(&mut self) -> Option<EventView> {
         let shutdown = self.control.shutdown();
         loop {
@@ -245,7 +247,7 @@ impl Wanted {
     }
 }
 
-/// Names with commas between them.
+/// Comma-separated names.
 fn kinds(text: &str) -> std::result::Result<Vec<EventKind>, FieldError> {
     text.split(',').map(|name| name.trim().parse()).collect()
 }

@@ -139,7 +139,7 @@ fn operation(task: &TaskSummary, target: TargetRow) -> ProcessOperation {
         host: row.host,
         code: row.code,
         name: row.name,
-        told: row.told,
+        localized: row.localized,
         output: row.output,
     }
 }

@@ -18,7 +18,7 @@ use super::visible::is_unhealthy;
 use super::{ApiState, Result, cursor};
 use crate::control::SeenFleet;
 
-/// Registered processes, each once with sums over its hosts.
+/// Registered processes, each once with totals over its hosts.
 #[utoipa::path(get, path = "/processes/groups", operation_id = "process_groups", params(GroupQuery), tag = "processes",
                responses((status = 200, body = GroupPage)))]
 pub(super) async fn groups(

@@ -17,8 +17,10 @@ use crate::control::{self, Control, HostRef};
 
 const MILLIS: i64 = 1000;
 
-/// The hosts whose agents have left them for others. Each keeps its registrations for an agent that enrols for it, and
-/// opens only to the key that served it, to a token that names it, or after leave to rejoin.
+/// The hosts whose agents have moved to other hosts.
+///
+/// Each keeps its registrations for an agent that enrols for it, and opens only to the key that served it, to a token
+/// that names it, or after a permission to rejoin.
 #[utoipa::path(get, path = "/hosts/unserved", operation_id = "unserved_hosts", tag = "hosts",
                responses((status = 200, body = UnservedHostList)))]
 pub(super) async fn unserved(caller: Authenticated, State(state): State<ApiState>) -> Result<Json<UnservedHostList>> {
@@ -38,8 +40,10 @@ fn unserved_view(host: UnservedHost) -> UnservedHostView {
     }
 }
 
-/// Lets another key take a known host over, once, until the time is over; or an older copy of its agent's
-/// state come back. A join token is needed as well.
+/// Lets another key take over a known host, once, until the permission expires; or an older copy of its agent's state
+/// come back.
+///
+/// A join token is needed as well.
 #[utoipa::path(post, path = "/hosts/{host}/rejoin", operation_id = "allow_rejoin", params(("host" = String, Path)),
                request_body = RejoinRequest, tag = "hosts", responses((status = 200, body = RejoinView)))]
 pub(super) async fn allow_rejoin(
@@ -58,7 +62,7 @@ pub(super) async fn allow_rejoin(
     Ok(Json(RejoinView { host: host.to_string(), rejoin_until: until / 1000 }))
 }
 
-/// Withdraws the leave to rejoin.
+/// Withdraws the permission to rejoin.
 #[utoipa::path(delete, path = "/hosts/{host}/rejoin", operation_id = "withdraw_rejoin",
                params(("host" = String, Path)), tag = "hosts", responses((status = 200, body = Removed)))]
 pub(super) async fn withdraw_rejoin(
@@ -74,9 +78,10 @@ pub(super) async fn withdraw_rejoin(
         .await
 }
 
-/// Revokes the certificate of a host's agent: its session ends at once and it opens no other. The host
-/// stays, with its registrations, until it is enrolled again with a token that names it. Where another host
-/// has the same key, its session ends too; the audit entry names every agent that lost its certificate.
+/// Revokes the certificate of a host's agent: its session is closed at once and it opens no other.
+///
+/// The host stays, with its registrations, until it is enrolled again with a token that names it. If another host has
+/// the same key, its session is closed too; the audit entry names every agent that lost its certificate.
 #[utoipa::path(delete, path = "/hosts/{host}/certificate", operation_id = "revoke_host",
                params(("host" = String, Path)), tag = "hosts", responses((status = 200, body = Removed)))]
 pub(super) async fn revoke(
@@ -91,8 +96,10 @@ pub(super) async fn revoke(
     removed(revoked.is_some(), &host, target)
 }
 
-/// Removes a host: its session ends, its certificate counts no longer, and its registrations and pools are
-/// forgotten. Its processes live on.
+/// Removes a host: its session is closed, its certificate becomes invalid, and its registrations and pools are
+/// deleted.
+///
+/// Its processes keep running.
 #[utoipa::path(delete, path = "/hosts/{host}", operation_id = "remove_host", params(("host" = String, Path)),
                tag = "hosts", responses((status = 200, body = Removed)))]
 pub(super) async fn remove(
@@ -106,7 +113,7 @@ pub(super) async fn remove(
     let site = state.control.sites(&[HostRef::Key(host)]).await?.pop().flatten();
     let agent = site.map_or_else(|| "no agent".to_owned(), |site| format!("agent {}", site.agent));
     let named = format!("{target}: {agent}, its registrations and pools");
-    let was_there = state.control.administer(&caller.who, "remove_host", [&named], work, told).await?;
+    let was_there = state.control.administer(&caller.who, "remove_host", [&named], work, audit_result).await?;
     removed(was_there, &host, target)
 }
 
@@ -114,7 +121,7 @@ pub(super) async fn remove(
 const NAMED_MAX: usize = 20;
 
 fn told_of_revoked(revoked: &Option<Vec<AgentId>>) -> String {
-    let Some(agents) = revoked else { return told(&false) };
+    let Some(agents) = revoked else { return audit_result(&false) };
     let names: Vec<&str> = agents.iter().take(NAMED_MAX).map(AgentId::as_str).collect();
     match agents.len() {
         0 => "done: no agent has this key now".to_owned(),
@@ -124,7 +131,7 @@ fn told_of_revoked(revoked: &Option<Vec<AgentId>>) -> String {
     }
 }
 
-fn told(was_there: &bool) -> String {
+fn audit_result(was_there: &bool) -> String {
     if *was_there { "done" } else { "not known" }.to_owned()
 }
 

@@ -17,13 +17,14 @@ use super::described;
 use super::{ApiState, Result};
 
 const ROWS_MAX: usize = 200_000;
-/// So many mistakes are told at once.
+/// Number of mistakes that are reported at once.
 const MISTAKES_MAX: usize = 20;
 /// What the first line may say instead of a host.
 const HEADER: &str = "cloud";
 
-/// Places many hosts at once, and makes or names their businesses. As JSON a list of rows; as CSV lines of
-/// `cloud,ip,business[,business_name]`, of which the first may be a header.
+/// Assigns many hosts at once, and creates or renames their businesses.
+///
+/// As JSON a list of rows; as CSV lines of `cloud,ip,business[,business_name]`, of which the first may be a header.
 #[utoipa::path(post, path = "/hosts/import", operation_id = "import_hosts", tag = "hosts",
                request_body(content((Vec<ImportRow> = "application/json"), (String = "text/csv"))),
                responses((status = 200, body = Imported)))]
@@ -71,7 +72,7 @@ fn from_list(bytes: &[u8]) -> Result<Vec<ImportRow>> {
     Ok(from_json::<Vec<Object<ImportRow>>>(bytes)?.into_iter().map(|Object(row)| row).collect())
 }
 
-/// Every line that does not fit is told, up to a number.
+/// Every invalid line is reported, up to a number.
 fn from_csv(bytes: &[u8]) -> Result<Vec<ImportRow>> {
     let mut reader =
         csv::ReaderBuilder::new().has_headers(false).flexible(true).trim(csv::Trim::All).from_reader(bytes);
@@ -143,9 +144,9 @@ mod tests {
             from_csv(b"cloud,ip,business\n0,ten,3\n0,10.0.0.1,3\nx,10.0.0.1,3\n0\n0,10.0.0.1,,name\n").unwrap_err();
 
         assert_eq!(error.field(), Some("row 2.ip"));
-        let told = error.message();
+        let message = error.message();
         for path in ["row 2.ip: 'ten'", "row 4.cloud: 'x'", "row 5: has 1 columns", "row 6.business_name"] {
-            assert!(told.contains(path), "{told}");
+            assert!(message.contains(path), "{message}");
         }
     }
 

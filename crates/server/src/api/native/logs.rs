@@ -22,8 +22,9 @@ use crate::control::HostAnswer;
 /// The last second of the year 9999: a file may carry any time, and programs know no later year.
 const MODIFIED_AT_MAX: i64 = 253_402_300_799;
 
-/// The end of the log of a process on a host, or what was written to it since an earlier answer. The host reads it with
-/// the rights of the user of the process; where that is not possible, `state` says why and there is no text.
+/// The end of the log of a process on a host, or what was written to it since an earlier answer.
+///
+/// The host reads it as the user of the process; if that is not possible, `state` says why and there is no text.
 #[utoipa::path(get, path = "/processes/{namespace}/{name}/log", operation_id = "process_log",
                params(("namespace" = String, Path), ("name" = String, Path)), params(LogQuery), tag = "processes",
                responses((status = 200, body = LogView)))]

@@ -16,8 +16,10 @@ use crate::control::{self, Control, HostRef};
 
 const KEY_CHARS_MAX: usize = 128;
 
-/// Cordons a host for maintenance, or replaces its cordon: it takes no start, restart or manage from the fleet, goes on
-/// supervising, and its events reach no webhook. Ends at `until`, after `ttl_secs`, or when it is removed.
+/// Cordons a host for maintenance, or replaces its cordon: it accepts no start, restart or manage from the fleet,
+/// continues to supervise, and its events reach no webhook.
+///
+/// Ends at `until`, after `ttl_secs`, or when it is removed.
 #[utoipa::path(put, path = "/hosts/{host}/cordon", operation_id = "cordon_host", params(("host" = String, Path)),
                request_body = CordonRequest, tag = "hosts", responses((status = 200, body = CordonView)))]
 pub(super) async fn cordon(
@@ -50,7 +52,7 @@ pub(super) async fn uncordon(
     }
 }
 
-/// Lets a new host in that enrolled while every new host needs approval. One that is in already stays as it is.
+/// Approves a new host that enrolled while every new host needs approval. An approved host stays as it is.
 #[utoipa::path(post, path = "/hosts/{host}/approve", operation_id = "approve_host", params(("host" = String, Path)),
                request_body = Option<ApproveRequest>, tag = "hosts", responses((status = 200, body = HostView)))]
 pub(super) async fn approve(

@@ -30,8 +30,9 @@ const KEY_CHARS_MAX: usize = 128;
 /// For a host that is offline.
 const WAIT_SECS_MAX: u64 = 3600;
 
-/// Asks for an operation with the spec that is registered on each host, or plans it. With the same
-/// `Idempotency-Key` and the same body, the answer is the task that was made before.
+/// Submits an operation with the spec that is registered on each host, or plans it.
+///
+/// With the same `Idempotency-Key` and the same body, the answer is the task that was created before.
 #[utoipa::path(post, path = "/operations", operation_id = "operate", request_body = OperationRequest,
                params(("Idempotency-Key" = Option<String>, Header, max_length = 128)), tag = "operations",
                responses((status = 202, body = Accepted, description = "A new task."),
@@ -43,8 +44,8 @@ pub(super) async fn submit(
     Body(body): Body<OperationRequest>,
 ) -> Result<(StatusCode, Json<Accepted>)> {
     if body.rolling.is_some() && body.operation == OperationKind::Status {
-        // A status query changes nothing, so a part of it proves nothing about the rest; and whoever may only read
-        // must not leave tasks that wait for somebody.
+        // A status query changes nothing, so part of it proves nothing about the rest; and callers that may only
+        // read must not leave waiting tasks.
         return Err(FieldError::new("rolling", messages::status_does_not_roll()).into());
     }
     let wait = wait(&body)?;
@@ -55,7 +56,7 @@ pub(super) async fn submit(
         scope: None,
         wait,
     };
-    // Before anything is looked for: what was asked for may have changed what is found.
+    // Before anything is resolved: what was requested may have changed what is found.
     if let Some(key) = options.idempotency.as_ref().filter(|_| !body.plan)
         && let Some(task) = state.control.submitted_before(&caller.who, key).await?
     {
@@ -74,7 +75,7 @@ pub(super) async fn submit(
     Ok((status, Json(Accepted { task_id: Some(submitted.task), plan: None })))
 }
 
-/// How long targets wait for hosts that are offline. Their rights are those of the moment of the call, so it is bounded.
+/// How long targets wait for offline hosts. Their permissions are those at the time of the call, so it is bounded.
 fn wait(body: &OperationRequest) -> std::result::Result<Duration, FieldError> {
     match body.wait_secs {
         None => Ok(Duration::ZERO),

@@ -62,7 +62,7 @@ fn overview(seen: &SeenFleet, control: &Control, caller: &Caller, tasks: TaskCou
     }
 }
 
-/// One cell for each host, with the worst that is known of its processes.
+/// One cell per host, with the worst known state of its processes.
 #[utoipa::path(get, path = "/overview/map", operation_id = "fleet_map", tag = "overview",
                responses((status = 200, body = FleetMap)))]
 pub(super) async fn map(caller: Authenticated, State(state): State<ApiState>) -> Result<Json<FleetMap>> {

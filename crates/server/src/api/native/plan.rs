@@ -9,7 +9,7 @@ use proctor_api::{Plan, PlannedTarget, Refusal};
 use proctor_model::{Class, HostKey, Phase, ProcessKey};
 use proctor_store::{FleetFilter, ProcessQuery};
 
-use super::told::told;
+use super::localized::localized;
 use super::{ApiState, Result};
 use crate::control::{Caller, Planned, SeenFleet};
 
@@ -43,9 +43,9 @@ fn target(planned: Planned, observed: &Observed) -> Option<PlannedTarget> {
         refused: outcome.map(|outcome| Refusal {
             code: outcome.code.number(),
             name: outcome.code.name().to_owned(),
-            told: told(&outcome.message),
+            localized: localized(&outcome.message),
         }),
-        note: note.as_ref().map(told).unwrap_or_default(),
+        note: note.as_ref().map(localized).unwrap_or_default(),
     })
 }
 

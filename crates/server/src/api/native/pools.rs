@@ -19,7 +19,7 @@ use crate::control::{Caller, POOLS_MAX};
 /// A page with usage asks the store once for each namespace: it ends before one more.
 const USAGE_NAMESPACES_MAX: usize = 50;
 
-/// The pools of hosts, page by page, on request with what their members use.
+/// The pools of hosts, page by page, on request with the usage of their members.
 #[utoipa::path(get, path = "/pools", operation_id = "pools", params(PoolQuery), tag = "pools",
                responses((status = 200, body = PoolList)))]
 pub(super) async fn list(
@@ -153,7 +153,7 @@ pub(super) async fn set(
     Ok(rows(&hosts, outcomes))
 }
 
-/// Takes a pool away from hosts. Its members keep the limits of their own.
+/// Deletes a pool from hosts. Its members keep their own limits.
 #[utoipa::path(delete, path = "/pools/{namespace}/{id}", operation_id = "delete_pool",
                params(("namespace" = String, Path), ("id" = String, Path)), request_body = Unregistration,
                tag = "pools", responses((status = 200, body = Rows)))]

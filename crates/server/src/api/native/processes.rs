@@ -13,11 +13,11 @@ use proctor_store::{ProcessCursor, ProcessOrder, ProcessRecord, ProcessSort as S
 use super::body::{Params, page_limit};
 use super::caller::Authenticated;
 use super::hosts::{not_registered, parse_host_param};
-use super::told::told;
+use super::localized::localized;
 use super::{ApiState, Result, cursor, selector};
 use crate::control::HostRef;
 
-/// Registered processes, with what was last seen of them.
+/// Registered processes, as last observed.
 #[utoipa::path(get, path = "/processes", operation_id = "processes", params(ProcessQuery), tag = "processes",
                responses((status = 200, body = ProcessPage)))]
 pub(super) async fn list(
@@ -37,7 +37,7 @@ pub(super) async fn list(
     page(&caller, &state, wanted, host, page_limit(query.limit)?, view).await.map(Json)
 }
 
-/// A process on every host where it is registered, with everything that is kept.
+/// A process on every host where it is registered, with everything that is stored.
 #[utoipa::path(get, path = "/processes/{namespace}/{name}", operation_id = "process", params(ShowQuery),
                params(("namespace" = String, Path), ("name" = String, Path)), tag = "processes",
                responses((status = 200, body = ProcessPage)))]
@@ -101,7 +101,7 @@ pub(super) fn search_text(text: &str) -> std::result::Result<String, FieldError>
     Ok(text.trim().to_owned())
 }
 
-/// Names with commas between them.
+/// Comma-separated names.
 fn phases(text: &str) -> std::result::Result<Vec<Phase>, FieldError> {
     text.split(',').map(|name| name.trim().parse()).collect()
 }
@@ -162,7 +162,7 @@ fn full(record: ProcessRecord) -> ProcessView {
 
 fn brief(record: ProcessRecord) -> ProcessView {
     let snapshot = record.snapshot.unwrap_or_default();
-    let why: Reason = told(&snapshot.reason());
+    let why: Reason = localized(&snapshot.reason());
     ProcessView {
         process: record.key.to_string(),
         host: record.host.to_string(),

@@ -15,7 +15,7 @@ use super::body::{Body, Params};
 use super::caller::Authenticated;
 use super::diff::diff;
 use super::hosts::Chosen;
-use super::told::told;
+use super::localized::localized;
 use super::{ApiState, Result};
 use crate::api::gse::decode::{Process, registration};
 use crate::control::{HostRef, never_enrolled};
@@ -63,11 +63,11 @@ pub(super) async fn plan(
                 (changes, forbidden.filter(|_| is_needed))
             }
         };
-        let note = spec.instances_note().filter(|_| refused.is_none()).as_ref().map(told).unwrap_or_default();
+        let note = spec.instances_note().filter(|_| refused.is_none()).as_ref().map(localized).unwrap_or_default();
         let refused = refused.map(|Outcome { code, message, .. }| Refusal {
             code: code.number(),
             name: code.name().to_owned(),
-            told: told(&message),
+            localized: localized(&message),
         });
         RegistrationChange { host: named.to_string(), registered: known.is_some(), changes, refused, note }
     };
@@ -75,7 +75,7 @@ pub(super) async fn plan(
     Ok(Json(RegistrationPlan { process: process.key.to_string(), hosts }))
 }
 
-/// Forgets a process on hosts. A managed one is released and lives on.
+/// Unregisters a process on hosts. A managed one is released and keeps running.
 #[utoipa::path(delete, path = "/processes/{namespace}/{name}", operation_id = "unregister",
                params(("namespace" = String, Path), ("name" = String, Path)), request_body = Unregistration,
                tag = "processes", responses((status = 200, body = Rows)))]
@@ -92,8 +92,8 @@ pub(super) async fn unregister(
     Ok(rows(&hosts, outcomes))
 }
 
-/// What register_proc_info would read, of a body without a field that nobody knows. It is the whole truth here:
-/// what it omits is not kept from an earlier registration.
+/// What register_proc_info would read, from a body without unknown fields. It is complete: what it omits is not
+/// kept from an earlier registration.
 fn read(body: &Registration) -> std::result::Result<(Process, Arc<Spec>), FieldError> {
     body.check()?;
     let (process, given) = registration(&(&body.0).into(), RegisterMode::Create)?;
@@ -106,7 +106,7 @@ pub(super) fn rows(hosts: &[HostRef], outcomes: Vec<Outcome>) -> Json<Rows> {
         host: host.to_string(),
         code: outcome.code.number(),
         name: outcome.code.name().to_owned(),
-        told: told(&outcome.message),
+        localized: localized(&outcome.message),
     };
     Json(Rows { rows: hosts.iter().zip(outcomes).map(row).collect() })
 }

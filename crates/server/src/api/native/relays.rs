@@ -40,7 +40,7 @@ fn view(state: RelayState) -> RelayView {
     }
 }
 
-/// Revokes a relay: it connects no more, and the sessions that it carries end at once.
+/// Revokes a relay: it can no longer connect, and the sessions that it carries are closed at once.
 #[utoipa::path(delete, path = "/relays/{relay}", operation_id = "revoke_relay", params(("relay" = String, Path)),
                tag = "hosts", responses((status = 200, body = Removed)))]
 pub(super) async fn revoke(
@@ -52,8 +52,8 @@ pub(super) async fn revoke(
     let target = format!("relay {relay}");
     let of_relay = relay.clone();
     let work = move |control: Control| async move { control.revoke_relay(&of_relay).await };
-    let told = |was_there: &bool| if *was_there { "done" } else { "not known" }.to_owned();
-    let was_there = state.control.administer(&caller.who, "revoke_relay", [&target], work, told).await?;
+    let audit_result = |was_there: &bool| if *was_there { "done" } else { "not known" }.to_owned();
+    let was_there = state.control.administer(&caller.who, "revoke_relay", [&target], work, audit_result).await?;
     if was_there {
         return Ok(Json(Removed { removed: target }));
     }

@@ -21,14 +21,14 @@ use crate::control::Control;
 /// Allowed users, and allowed directories, of one binding: all are looked through for every spec.
 const BOUNDS_MAX: usize = 64;
 
-/// All roles, those first that are built in.
+/// All roles, built-in ones first.
 #[utoipa::path(get, path = "/roles", operation_id = "roles", tag = "access", responses((status = 200, body = RoleList)))]
 pub(super) async fn list(_: Authenticated, State(state): State<ApiState>) -> Result<Json<RoleList>> {
     let roles = state.control.roles().await?.iter().map(role_view).collect();
     Ok(Json(RoleList { roles }))
 }
 
-/// Makes a role, or changes what it allows.
+/// Creates a role, or changes what it allows.
 #[utoipa::path(put, path = "/roles/{name}", operation_id = "put_role", params(("name" = String, Path)),
                request_body = NewRole, tag = "access",
                responses((status = 200, body = RoleView)))]
@@ -46,7 +46,7 @@ pub(super) async fn put(
     Ok(Json(view))
 }
 
-/// Forgets a role and every binding of it.
+/// Deletes a role and all its bindings.
 #[utoipa::path(delete, path = "/roles/{name}", operation_id = "delete_role", params(("name" = String, Path)),
                tag = "access", responses((status = 200, body = Removed)))]
 pub(super) async fn delete(
@@ -77,7 +77,7 @@ pub(super) async fn bindings(
     Ok(Json(BindingList { bindings: bindings.iter().map(binding_view).collect() }))
 }
 
-/// Gives a role to an app or to a user. A binding that is there already is answered as it is.
+/// Grants a role to an app or a user. An existing binding is returned as it is.
 #[utoipa::path(post, path = "/bindings", operation_id = "create_binding", request_body = NewBinding, tag = "access",
                responses((status = 201, body = BindingView)))]
 pub(super) async fn bind(
@@ -102,7 +102,7 @@ pub(super) async fn bind(
     Ok((StatusCode::CREATED, Json(binding_view(&kept.unwrap_or(binding)))))
 }
 
-/// Takes a role away.
+/// Revokes a binding.
 #[utoipa::path(delete, path = "/bindings/{id}", operation_id = "delete_binding", params(("id" = String, Path)),
                tag = "access", responses((status = 200, body = Removed)))]
 pub(super) async fn unbind(
@@ -117,12 +117,12 @@ pub(super) async fn unbind(
     caller.remove(&state, "delete_binding", what, before, async move |control| control.delete_binding(uuid).await).await
 }
 
-/// Where it stands in the request, not what its type is called.
+/// Its path in the request, not the name of its type.
 pub(super) fn role_name(field: &str, text: &str) -> std::result::Result<RoleName, FieldError> {
     text.parse().map_err(|error: FieldError| FieldError::new(field, error.problem))
 }
 
-/// One whose numbers the store can keep.
+/// One whose numbers the store can hold.
 pub(super) fn scope(text: &str) -> std::result::Result<Scope, FieldError> {
     let bad = |problem: Message| FieldError::new("scope", problem);
     let scope: Scope = text.parse().map_err(|error: FieldError| bad(error.problem))?;

@@ -9,7 +9,7 @@ use proctor_runtime::clock;
 use super::caller::Authenticated;
 use super::{ApiState, Result};
 
-/// The server's version, its clock, and how long agents will believe it. For whoever may read anything.
+/// The server's version, its clock, and how long agents will trust it. For anyone who may read anything.
 #[utoipa::path(get, path = "/server", operation_id = "server", tag = "hosts",
                responses((status = 200, body = ServerView)))]
 pub(super) async fn show(caller: Authenticated, State(state): State<ApiState>) -> Result<Json<ServerView>> {
@@ -21,7 +21,7 @@ pub(super) async fn show(caller: Authenticated, State(state): State<ApiState>) -
     }))
 }
 
-/// What each table of the store takes, and what its file system has left. Reads the whole file.
+/// The size of each table of the store, and the free space of its file system. Reads the whole file.
 #[utoipa::path(get, path = "/storage", operation_id = "storage", tag = "hosts",
                responses((status = 200, body = StorageView)))]
 pub(super) async fn storage(_: Authenticated, State(state): State<ApiState>) -> Result<Json<StorageView>> {

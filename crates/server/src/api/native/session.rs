@@ -34,10 +34,10 @@ use crate::user_token::TokenText;
 
 /// A user, a password or a token, with room to spare.
 const ATTEMPT_BYTES_MAX: usize = 8 * 1024;
-/// Answers that hold a session are for the one who asked, and not to be kept on the way.
+/// Answers that contain a session are for the caller only, and must not be cached.
 const NOT_KEPT: (header::HeaderName, HeaderValue) = (header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
 
-/// Somebody who has proved who they are.
+/// Somebody who has authenticated.
 struct Proved {
     user: String,
     /// In the words of the audit.
@@ -101,7 +101,7 @@ pub(super) async fn sign_out(
     Ok((StatusCode::NO_CONTENT, AppendHeaders([(header::SET_COOKIE, cookie)])))
 }
 
-/// Changes the password of the user who calls, and closes all their sessions.
+/// Changes the caller's own password, and closes all their sessions.
 #[utoipa::path(put, path = "/session/password", operation_id = "change_own_password", request_body = OwnPassword,
                tag = "session", responses((status = 204)))]
 pub(super) async fn change_own_password(
@@ -127,7 +127,7 @@ pub(super) async fn change_own_password(
     let work = move |control: Control| async move {
         Ok(control.set_user_password(&user, Some(hash), proved, clock::unix_millis()).await?)
     };
-    let changed = state.control.audited(&caller.who, deed, work, told).await?;
+    let changed = state.control.audited(&caller.who, deed, work, audit_result).await?;
     state.forget_verified();
     changed?;
     Ok(StatusCode::NO_CONTENT)
@@ -153,7 +153,7 @@ pub(super) async fn set_password(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Makes a link that signs a user in once.
+/// Creates a link that signs a user in once.
 #[utoipa::path(post, path = "/users/{name}/sign-in-link", operation_id = "create_sign_in_link",
                params(("name" = String, Path)), tag = "access", responses((status = 201, body = SignInLink)))]
 pub(super) async fn create_link(
@@ -225,7 +225,7 @@ async fn prove(state: &ApiState, attempt: SignIn, peer: &str) -> Result<Proved> 
 }
 
 /// The result, in the words of the audit log.
-fn told(ended: &std::result::Result<(), Refusal>) -> String {
+fn audit_result(ended: &std::result::Result<(), Refusal>) -> String {
     match ended {
         Ok(()) => "done".to_owned(),
         Err(refusal) => format!("refused: {refusal}"),
@@ -248,7 +248,7 @@ async fn open(state: &ApiState, proved: Proved, origin: Origin) -> Result<(Token
     let deed = AuditAction::new("sign_in", None).on([format!("session {} of user {}, by {by}", token.id, caller.user)]);
     let kept = token.clone();
     let work = |control: Control| async move { Ok(control.put_session(kept, credential).await?) };
-    let kept = state.control.audited(&caller, deed, work, told).await?;
+    let kept = state.control.audited(&caller, deed, work, audit_result).await?;
     kept.map_err(|refusal| NativeError::new(Kind::Unauthenticated, refusal.message()))?;
     caller.proof.user_token = Some(token.id.clone());
     Ok((text, token, caller))

@@ -13,12 +13,12 @@ use proctor_store::{Rollout, TargetFilter, TaskSummary};
 use super::body::{Params, page_limit};
 use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
+use super::localized::localized;
 use super::operations::idempotency;
-use super::told::told;
 use super::{ApiState, Result};
 use crate::control::SubmitOptions;
 
-/// Tasks, the newest first; whoever may not read everything sees their own.
+/// Tasks, newest first; callers who may not read everything see their own.
 #[utoipa::path(get, path = "/tasks", operation_id = "tasks", params(TaskQuery), tag = "tasks",
                responses((status = 200, body = TaskPage)))]
 pub(super) async fn list(
@@ -51,7 +51,7 @@ pub(super) async fn list(
     Ok(Json(TaskPage { tasks: tasks.into_iter().map(view).collect(), next }))
 }
 
-/// How far a task is.
+/// The progress of a task.
 #[utoipa::path(get, path = "/tasks/{task_id}", operation_id = "task", params(("task_id" = String, Path)),
                tag = "tasks", responses((status = 200, body = TaskView)))]
 pub(super) async fn show(
@@ -63,7 +63,7 @@ pub(super) async fn show(
     task.map(|task| Json(view(task))).ok_or_else(|| unknown(&text))
 }
 
-/// What came of the targets of a task.
+/// The outcomes of a task's targets.
 #[utoipa::path(get, path = "/tasks/{task_id}/targets", operation_id = "task_targets", tag = "tasks",
                params(("task_id" = String, Path)), params(TargetQuery), responses((status = 200, body = TargetPage)))]
 pub(super) async fn targets(
@@ -82,7 +82,7 @@ pub(super) async fn targets(
         let operation = OperationId::first(id, row.index);
         let why = if row.outcome.is_none() { state.control.waits_for(&operation) } else { None };
         let shown = self::row(row);
-        TargetRow { told: why.as_ref().map_or(shown.told, told), ..shown }
+        TargetRow { localized: why.as_ref().map_or(shown.localized, localized), ..shown }
     };
     let mut targets: Vec<TargetRow> = rows.into_iter().take(limit as usize).map(waiting).collect();
     if query.output == Some(false) {
@@ -92,7 +92,7 @@ pub(super) async fn targets(
     Ok(Json(TargetPage { targets, next }))
 }
 
-/// Cancels a task: what has not begun is not begun any more, and agents give up what they are at.
+/// Cancels a task: what has not begun never runs, and agents abort what is in progress.
 #[utoipa::path(post, path = "/tasks/{task_id}/cancel", operation_id = "cancel_task", tag = "tasks",
                params(("task_id" = String, Path)), responses((status = 200, body = TaskView)))]
 pub(super) async fn cancel(
@@ -107,7 +107,7 @@ pub(super) async fn cancel(
     known(&state, &text).await.map(Json)
 }
 
-/// Pauses a rolling task: what is released goes on, and nothing further is released until it is resumed.
+/// Pauses a rolling task: released targets continue, and nothing further is released until it is resumed.
 #[utoipa::path(post, path = "/tasks/{task_id}/pause", operation_id = "pause_task", tag = "tasks",
                params(("task_id" = String, Path)), responses((status = 200, body = TaskView)))]
 pub(super) async fn pause(
@@ -120,7 +120,7 @@ pub(super) async fn pause(
     known(&state, &text).await.map(Json)
 }
 
-/// Lets a rolling task go on after its canary, or after a pause.
+/// Resumes a rolling task after its canary, or after a pause.
 #[utoipa::path(post, path = "/tasks/{task_id}/resume", operation_id = "resume_task", tag = "tasks",
                params(("task_id" = String, Path)), responses((status = 200, body = TaskView)))]
 pub(super) async fn resume(
@@ -133,7 +133,7 @@ pub(super) async fn resume(
     known(&state, &text).await.map(Json)
 }
 
-/// Makes a new task of the targets that failed.
+/// Creates a new task with the targets that failed.
 #[utoipa::path(post, path = "/tasks/{task_id}/retry", operation_id = "retry_task", tag = "tasks",
                params(("task_id" = String, Path), ("Idempotency-Key" = Option<String>, Header, max_length = 128)),
                responses((status = 202, body = TaskView, description = "The new task."),
@@ -152,7 +152,7 @@ pub(super) async fn retry(
     Ok((status, Json(known(&state, &submitted.task.to_string()).await?)))
 }
 
-/// How far a task is, for somebody who steers it: whether they may, control decides by itself.
+/// The progress of a task, for callers that control it: control itself decides whether they may.
 async fn known(state: &ApiState, text: &str) -> Result<TaskView> {
     let task = state.control.steered_task(parse_id(text)?).await?;
     task.map(view).ok_or_else(|| unknown(text))
@@ -232,7 +232,7 @@ fn rollout_view(rollout: Rollout) -> RolloutView {
         canary: rollout.canary,
         wait_healthy: rollout.wait_healthy,
         released: rollout.released,
-        why: rollout.reason().as_ref().map(told).unwrap_or_default(),
+        why: rollout.reason().as_ref().map(localized).unwrap_or_default(),
     }
 }
 
@@ -246,7 +246,7 @@ pub(super) fn row(row: proctor_store::TargetRow) -> TargetRow {
         operation: row.kind.map(|kind| kind.to_string()),
         code: outcome.code.number(),
         name: outcome.code.name().to_owned(),
-        told: told(&outcome.message),
+        localized: localized(&outcome.message),
         output: outcome.output,
         snapshot: outcome.snapshot,
     }

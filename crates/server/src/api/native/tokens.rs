@@ -22,7 +22,7 @@ use crate::control::Control;
 
 type Made = std::result::Result<std::result::Result<(JoinToken, Millis), ServerError>, Refusal>;
 
-/// Makes a join token, with which agents enrol, or relays. It is shown only here.
+/// Creates a join token for agents or relays. It is shown only here.
 #[utoipa::path(post, path = "/tokens", operation_id = "create_token", request_body = NewToken, tag = "hosts",
                responses((status = 201, body = CreatedToken)))]
 pub(super) async fn create(
@@ -46,12 +46,13 @@ pub(super) async fn create(
         }
         Ok(Ok(control.create_token(request).await))
     };
-    let told = |made: &Made| match made {
+    let audit_result = |made: &Made| match made {
         Ok(Ok((token, _))) => format!("done: join token {}", token.id),
         Ok(Err(error)) => format!("failed: {error}"),
         Err(refusal) => format!("refused: {refusal}"),
     };
-    let (token, expires_at) = state.control.administer(&caller.who, "create_token", [target], work, told).await???;
+    let (token, expires_at) =
+        state.control.administer(&caller.who, "create_token", [target], work, audit_result).await???;
     let answer = CreatedToken { id: token.id.clone(), token: token.to_string(), expires_at: expires_at / 1000 };
     Ok((StatusCode::CREATED, Json(answer)))
 }
@@ -60,7 +61,7 @@ fn parse_host(text: &str) -> std::result::Result<HostKey, FieldError> {
     text.parse().map_err(|error: FieldError| FieldError::new("host", error.problem))
 }
 
-/// All join tokens that are kept, without their secrets; the one that expires last comes first.
+/// All stored join tokens, without their secrets; the one that expires last comes first.
 #[utoipa::path(get, path = "/tokens", operation_id = "tokens", tag = "hosts",
                responses((status = 200, body = TokenList)))]
 pub(super) async fn list(_: Authenticated, State(state): State<ApiState>) -> Result<Json<TokenList>> {
@@ -101,7 +102,7 @@ fn relay_view(record: RelayTokenRecord) -> TokenView {
     }
 }
 
-/// The programs that new hosts can fetch from `/download/NAME`, with what they must be.
+/// The programs that new hosts can fetch from `/download/NAME`, with their digests.
 #[utoipa::path(get, path = "/downloads", operation_id = "downloads", tag = "hosts",
                responses((status = 200, body = DownloadList)))]
 pub(super) async fn downloads(_: Authenticated, State(state): State<ApiState>) -> Result<Json<DownloadList>> {
@@ -114,7 +115,7 @@ pub(super) async fn downloads(_: Authenticated, State(state): State<ApiState>) -
     Ok(Json(DownloadList { link_port: state.control.link_port(), files: files.iter().map(view).collect() }))
 }
 
-/// Revokes a join token: nobody enrols with it any more. Hosts that did stay.
+/// Revokes a join token: nobody can enrol with it any more. Hosts that did so stay.
 #[utoipa::path(delete, path = "/tokens/{id}", operation_id = "delete_token", params(("id" = String, Path)),
                tag = "hosts", responses((status = 200, body = Removed)))]
 pub(super) async fn revoke(

@@ -55,7 +55,7 @@ pub(super) async fn plan(
     }))
 }
 
-/// Begins an upgrade of agents, ring by ring. One at a time.
+/// Starts an upgrade of agents, ring by ring. One at a time.
 #[utoipa::path(post, path = "/upgrades", operation_id = "start_upgrade", request_body = NewUpgrade, tag = "hosts",
                responses((status = 201, body = UpgradeView)))]
 pub(super) async fn start(
@@ -86,18 +86,18 @@ pub(super) async fn start(
     let begun = upgrade.clone();
     let targets: Vec<String> = std::iter::once(what).chain(hosts.iter().map(|host| host.host.to_string())).collect();
     let work = async move |control: Control| control.begin_upgrade(begun, hosts).await;
-    let told = |begun: &std::result::Result<(), Uuid>| match begun {
+    let audit_result = |begun: &std::result::Result<(), Uuid>| match begun {
         Ok(()) => "begun".to_owned(),
-        Err(other) => format!("refused: upgrade {other} is under way"),
+        Err(other) => format!("refused: upgrade {other} is in progress"),
     };
-    if let Err(other) = state.control.administer(&caller.who, "start_upgrade", targets, work, told).await? {
+    if let Err(other) = state.control.administer(&caller.who, "start_upgrade", targets, work, audit_result).await? {
         let message = messages::upgrade_is_not_over(other);
         return Err(NativeError::new(Kind::Conflict, message));
     }
     Ok((StatusCode::CREATED, Json(view(upgrade))))
 }
 
-/// The last upgrades, the newest first.
+/// The last upgrades, newest first.
 #[utoipa::path(get, path = "/upgrades", operation_id = "upgrades", tag = "hosts",
                responses((status = 200, body = UpgradeList)))]
 pub(super) async fn list(_: Authenticated, State(state): State<ApiState>) -> Result<Json<UpgradeList>> {
@@ -118,7 +118,7 @@ pub(super) async fn show(
     Ok(Json(UpgradeDetail { upgrade: view(upgrade), hosts: hosts.into_iter().map(host_view).collect() }))
 }
 
-/// Pauses an upgrade: hosts that were told go on, and no other host is told until it is resumed.
+/// Pauses an upgrade: hosts that were notified continue, and no further host is notified until it is resumed.
 #[utoipa::path(post, path = "/upgrades/{id}/pause", operation_id = "pause_upgrade", params(("id" = String, Path)),
                tag = "hosts", responses((status = 200, body = UpgradeView)))]
 pub(super) async fn pause(
@@ -129,7 +129,7 @@ pub(super) async fn pause(
     steer(&caller, &state, &id, "pause_upgrade", UpgradeWish::Pause).await
 }
 
-/// Lets an upgrade go on that was paused.
+/// Resumes a paused upgrade.
 #[utoipa::path(post, path = "/upgrades/{id}/resume", operation_id = "resume_upgrade", params(("id" = String, Path)),
                tag = "hosts", responses((status = 200, body = UpgradeView)))]
 pub(super) async fn resume(
@@ -140,7 +140,9 @@ pub(super) async fn resume(
     steer(&caller, &state, &id, "resume_upgrade", UpgradeWish::Resume).await
 }
 
-/// Ends an upgrade: no other host is told, and hosts that have not begun their trial get no build. Those on trial go on.
+/// Cancels an upgrade: no further host is notified, and hosts that have not begun their trial get no build.
+///
+/// Those on trial continue.
 #[utoipa::path(post, path = "/upgrades/{id}/cancel", operation_id = "cancel_upgrade", params(("id" = String, Path)),
                tag = "hosts", responses((status = 200, body = UpgradeView)))]
 pub(super) async fn cancel(
@@ -162,8 +164,8 @@ async fn steer(
     let (before, _) = state.control.upgrade(id).await?.ok_or_else(|| unknown(text))?;
     let by = caller.who.clone();
     let work = async move |control: Control| control.steer_upgrade(id, wish, &by).await;
-    let told = |is_done: &bool| if *is_done { "done" } else { "not in a state for that" }.to_owned();
-    if !state.control.administer(&caller.who, action, [format!("upgrade {id}")], work, told).await? {
+    let audit_result = |is_done: &bool| if *is_done { "done" } else { "not in a state for that" }.to_owned();
+    if !state.control.administer(&caller.who, action, [format!("upgrade {id}")], work, audit_result).await? {
         let message = messages::upgrade_is_in_state(id, before.state.as_str());
         return Err(NativeError::new(Kind::Conflict, message));
     }

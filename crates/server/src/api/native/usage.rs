@@ -16,8 +16,9 @@ use super::{ApiState, Result};
 use crate::api::error::ApiError;
 use crate::control::HostAnswer;
 
-/// CPU and memory of a process on a host over the last hour or week. The host is asked when somebody looks; where it
-/// cannot be, `state` says why and there are no points.
+/// CPU and memory of a process on a host over the last hour or week.
+///
+/// The host is queried on demand; if it cannot be, `state` says why and there are no points.
 #[utoipa::path(get, path = "/processes/{namespace}/{name}/usage", operation_id = "process_usage",
                params(("namespace" = String, Path), ("name" = String, Path)), params(UsageQuery), tag = "processes",
                responses((status = 200, body = UsageView)))]

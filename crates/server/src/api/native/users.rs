@@ -30,7 +30,7 @@ pub(super) async fn list(_: Authenticated, State(state): State<ApiState>) -> Res
     Ok(Json(UserList { users: state.control.users().await?.into_iter().map(view).collect() }))
 }
 
-/// Makes a user, who may do nothing until bound to a role.
+/// Creates a user, who may do nothing until bound to a role.
 #[utoipa::path(post, path = "/users", operation_id = "create_user", request_body = NewUser, tag = "access",
                responses((status = 201, body = UserView)))]
 pub(super) async fn create(
@@ -65,7 +65,7 @@ pub(super) async fn update(
     Ok(Json(view(user)))
 }
 
-/// Forgets a user, with tokens and bindings.
+/// Deletes a user with its tokens and bindings.
 #[utoipa::path(delete, path = "/users/{name}", operation_id = "delete_user", params(("name" = String, Path)),
                tag = "access", responses((status = 200, body = Removed)))]
 pub(super) async fn delete(
@@ -91,7 +91,7 @@ pub(super) async fn tokens(
     Ok(Json(UserTokenList { tokens: tokens.into_iter().map(token_view).collect() }))
 }
 
-/// Makes a token for a user. It is shown only here.
+/// Creates a token for a user. It is shown only here.
 #[utoipa::path(post, path = "/users/{name}/tokens", operation_id = "create_user_token",
                params(("name" = String, Path)), request_body = NewUserToken, tag = "access",
                responses((status = 201, body = CreatedUserToken)))]
@@ -111,7 +111,7 @@ pub(super) async fn create_token(
     Ok((StatusCode::CREATED, Json(CreatedUserToken { id: token.id, token: text.to_string(), expires_at })))
 }
 
-/// Takes a token away from a user.
+/// Revokes a user's token.
 #[utoipa::path(delete, path = "/users/{name}/tokens/{id}", operation_id = "delete_user_token",
                params(("name" = String, Path), ("id" = String, Path)), tag = "access",
                responses((status = 200, body = Removed)))]

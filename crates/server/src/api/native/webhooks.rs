@@ -12,7 +12,7 @@ use super::body::Body;
 use super::caller::Authenticated;
 use super::described;
 use super::error::{Kind, NativeError};
-use super::told::told;
+use super::localized::localized;
 use super::{ApiState, Result};
 use crate::control::{Control, NewWebhook, WEBHOOKS_MAX};
 use crate::webhooks::WebhookTrial;
@@ -95,7 +95,7 @@ pub(super) async fn test(
         return Err(NativeError::new(Kind::TooManyRequests, messages::too_many_webhook_tests()));
     };
     let took_ms = u64::try_from(trial.took.as_millis()).unwrap_or(u64::MAX);
-    let failure = trial.error.as_ref().map(told).unwrap_or_default();
+    let failure = trial.error.as_ref().map(localized).unwrap_or_default();
     Ok(Json(WebhookTested { delivered: trial.error.is_none(), status: trial.status, failure, took_ms }))
 }
 

@@ -7,7 +7,7 @@ use proctor_model::{Class, Permissions};
 use super::caller::Authenticated;
 use crate::control::Caller;
 
-/// Who the caller is, and what they may do where. Everybody may ask who has proved who they are.
+/// Who the caller is, and what they may do where. Open to every authenticated caller.
 #[utoipa::path(get, path = "/whoami", operation_id = "whoami", tag = "access",
                responses((status = 200, body = Who)))]
 pub(super) async fn whoami(caller: Authenticated) -> Json<Who> {

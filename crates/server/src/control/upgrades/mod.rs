@@ -213,7 +213,7 @@ impl Control {
             return Ok(None);
         }
         let gone = self.missing_build(&upgrade.plan.builds).await;
-        Ok(gone.map(|gone| format!("the build {gone} is gone: put that very file back and resume, or cancel")))
+        Ok(gone.map(|gone| format!("the build {gone} is gone: restore the same file and resume, or cancel")))
     }
 
     async fn build_of(&self, sha256: &str) -> Option<Arc<Build>> {

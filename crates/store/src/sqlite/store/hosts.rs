@@ -12,7 +12,7 @@ use crate::{
     UnservedHost,
 };
 
-/// How long an operator's leave to come back with an expired certificate holds.
+/// How long an operator's approval to come back with an expired certificate is valid.
 const RETURN_MAX_MS: Millis = 24 * 3600 * 1000;
 
 const REMOVE_HOST: &str = "remove a host";

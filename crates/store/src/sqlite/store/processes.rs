@@ -36,8 +36,8 @@ impl ProcessStore for SqliteStore {
         self.readers.run("read the processes", move |c| processes::list(c, &query)).await
     }
 
-    async fn processes_at(&self, places: Vec<(AgentId, ProcessKey)>) -> Result<Vec<Option<ProcessRecord>>> {
-        self.readers.run("read some processes", move |c| processes::at(c, &places)).await
+    async fn processes_at(&self, keys: Vec<(AgentId, ProcessKey)>) -> Result<Vec<Option<ProcessRecord>>> {
+        self.readers.run("read some processes", move |c| processes::at(c, &keys)).await
     }
 
     async fn fleet(&self, before: Option<Arc<Fleet>>) -> Result<Fleet> {

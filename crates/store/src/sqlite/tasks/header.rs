@@ -1,4 +1,4 @@
-//! A task's row, and how its items and chunks of targets lie in their columns.
+//! A task's row, and how its items and chunks of targets are stored.
 
 use proctor_model::{OperationKind, ProcessKey, Scope, Subject, TaskId};
 use rusqlite::{Connection, Row};
@@ -9,7 +9,7 @@ use super::super::column::{SpecReader, from_json};
 use super::super::failure::{Failure, Tried};
 use crate::{Millis, Rollout, Target, TaskItem};
 
-/// Two columns: whether the app, and the user, that made the task still have their names.
+/// Two columns: whether the app and the user that created the task still hold their names.
 macro_rules! lives {
     () => {
         "app_life = coalesce((SELECT ended FROM subject_life WHERE subject = 'app:' || app), 0),
@@ -18,8 +18,9 @@ macro_rules! lives {
 }
 pub(super) use lives;
 
-/// Who made a task and still has the name that it was made under. An app that calls for nobody else is kept with
-/// its own code as the user; that makes it no user of that name. The columns of [`lives!`] begin at `lives`.
+/// Who created a task and still holds the name it was created under. An app that calls on its own behalf is stored
+/// with its own code as the user; that does not make it a user of that name. The columns of [`lives!`] begin at
+/// `lives`.
 pub(super) fn owners(row: &Row<'_>, app: usize, user: usize, lives: usize) -> Tried<Vec<Subject>> {
     let (app, user): (String, String) = (row.get(app)?, row.get(user)?);
     let (app_lives, user_lives): (bool, bool) = (row.get(lives)?, row.get(lives + 1)?);
@@ -33,17 +34,17 @@ fn scope(text: Option<String>) -> Tried<Option<Scope>> {
     text.map(read).transpose()
 }
 
-/// An item as it lies in the column `items`: its spec lies beside it, under its hash.
+/// An item as stored in the column `items`; its spec is stored separately, under its hash.
 #[derive(Serialize, Deserialize)]
 pub(super) struct StoredItem {
     pub(super) key: ProcessKey,
     pub(super) kind: Option<OperationKind>,
     pub(super) spec: Option<String>,
-    /// Not there in rows of earlier versions.
+    /// Absent in rows of earlier versions.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) carried: bool,
     pub(super) time_limit_ms: u64,
-    /// Not there in rows of earlier versions, and where nothing waits.
+    /// Absent in rows of earlier versions, and if nothing waits.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) wait_ms: u64,
 }
@@ -52,7 +53,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// A task's row, without what lies in the other tables.
+/// A task's row, without the other tables.
 pub(super) struct Header {
     pub(super) seq: i64,
     pub(super) id: TaskId,
@@ -124,7 +125,7 @@ impl Header {
         Ok(all)
     }
 
-    /// The chunk that holds the target `index`, if it is there.
+    /// The chunk that contains the target `index`, if any.
     pub(super) fn chunk(&self, connection: &Connection, index: u32) -> Tried<Option<Chunk>> {
         let mut statement = connection.prepare_cached(
             "SELECT first_index, targets FROM task_chunk WHERE task = ?1 AND first_index <= ?2
@@ -137,7 +138,7 @@ impl Header {
     }
 }
 
-/// Some targets of a task that lie together.
+/// A chunk of a task's targets.
 pub(super) struct Chunk {
     first: u32,
     targets: Vec<Target>,
@@ -148,7 +149,7 @@ impl Chunk {
         index.checked_sub(self.first).is_some_and(|offset| (offset as usize) < self.targets.len())
     }
 
-    /// Only of an index that it holds.
+    /// Only for an index inside the chunk.
     pub(super) fn target(&self, index: u32) -> &Target {
         &self.targets[(index - self.first) as usize]
     }

@@ -24,7 +24,7 @@ use super::outcomes;
 use super::registrations::{Registrar, Wanted};
 use crate::{CreatedTask, Idempotency, NewTask, RegisterMode, Registered, Target, TaskItem};
 
-/// Large enough that a chunk costs little beside its targets, small enough to be parsed at once.
+/// Large enough for little overhead per target, small enough to parse in one go.
 const TARGETS_PER_CHUNK: usize = 1000;
 
 pub(super) fn create(connection: &Connection, task: &NewTask) -> Tried<CreatedTask> {
@@ -102,7 +102,7 @@ fn insert(connection: &Connection, task: &NewTask, items: &str) -> Tried<i64> {
     Ok(seq)
 }
 
-/// What would make a task that can never be read or finished.
+/// What would create a task that can never be read or finished.
 fn check(task: &NewTask) -> Tried<()> {
     let mut is_final = vec![false; task.targets.len()];
     for (index, _) in &task.outcomes {
@@ -152,9 +152,9 @@ fn insert_chunks(connection: &Connection, seq: i64, targets: &[Target]) -> Tried
     Ok(())
 }
 
-/// The generations of what is registered now, by target.
+/// The generations of what is now registered, by target.
 fn register_targets(registrar: &mut Registrar<'_>, task: &NewTask) -> Tried<Vec<(u32, u64)>> {
-    // On a host in maintenance nothing of the call happens.
+    // On a host in maintenance the call has no effect at all.
     let is_cordoned = |(index, outcome): &(u32, Outcome)| (outcome.code == Code::Cordoned).then_some(*index);
     let cordoned: HashSet<u32> = task.outcomes.iter().filter_map(is_cordoned).collect();
     let (mut wanted, mut indexes) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! What was asked of one process, task by task.
+//! The operations on one process, task by task.
 
 use proctor_model::AgentId;
 use rusqlite::Connection;
@@ -40,8 +40,8 @@ fn tasks(connection: &Connection, query: &ProcessTaskQuery) -> Tried<Vec<TaskSum
     narrowed.read(connection, &sql, query.tasks, task_summary)
 }
 
-/// The targets of the task for the process. Where agents are asked for, the chunks are searched by SQLite: a large task
-/// is not parsed for one of its targets.
+/// The targets of the task for the process. If agents are given, SQLite searches the chunks: a large task is not
+/// parsed for one of its targets.
 fn targets(
     connection: &Connection,
     query: &ProcessTaskQuery,

@@ -1,4 +1,4 @@
-//! Tasks without their targets, and pages of the targets of one.
+//! Tasks without their targets, and pages of one task's targets.
 
 use proctor_model::{ProcessKey, Subject, TaskId};
 use rusqlite::{Connection, Row};
@@ -49,7 +49,7 @@ pub(super) fn task_summary(row: &Row<'_>) -> Tried<TaskSummary> {
     })
 }
 
-/// The names in an array of pairs; a task of several thousand processes names its first ones.
+/// The names in an array of pairs; a task of several thousand processes lists only the first ones.
 fn processes(row: &Row<'_>, column: usize) -> Tried<Vec<ProcessKey>> {
     let damaged = |error: proctor_model::FieldError| Failure::damaged("process of a task", error);
     let text = row.get_ref(column)?.as_str().map_err(|error| Failure::damaged("task", error))?;
@@ -96,7 +96,7 @@ pub(in super::super) fn list(connection: &Connection, query: &TaskQuery) -> Trie
     narrowed.read(connection, &sql, query.limit, task_summary)
 }
 
-/// Nobody: whoever made it.
+/// None: any creator.
 pub(super) fn owned_by(narrowed: &mut WhereClause, owner: Option<Subject>) {
     match owner {
         None => {}

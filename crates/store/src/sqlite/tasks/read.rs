@@ -1,4 +1,4 @@
-//! Whole tasks, and all that is open.
+//! Whole tasks, and everything that is open.
 
 use proctor_model::{OperationId, TaskId};
 use rusqlite::Connection;
@@ -63,7 +63,7 @@ fn open_targets_of(connection: &Connection, task: &Header, specs: &mut SpecReade
         let item = items
             .get(target.item as usize)
             .ok_or_else(|| Failure::Damaged(format!("task {}: target {index} names no item", task.id)))?;
-        // A task with such a target is refused when it is created.
+        // Creating a task with such a target is refused.
         let Some(kind) = item.kind else { continue };
         open.push(OpenTarget {
             operation: OperationId::first(task.id, index),

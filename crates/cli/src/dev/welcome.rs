@@ -11,7 +11,7 @@ use crate::profile::Profile;
 
 const GSE: &str = "api/c/compapi/v2/gse";
 
-pub(super) struct Greeting<'a> {
+pub(super) struct Welcome<'a> {
     pub(super) server: &'a Server,
     pub(super) dir: &'a Path,
     pub(super) profile: &'a Profile,
@@ -22,7 +22,7 @@ pub(super) struct Greeting<'a> {
     pub(super) console: String,
 }
 
-impl Greeting<'_> {
+impl Welcome<'_> {
     pub(super) fn text(&self) -> Result<String> {
         let url = self.profile.server.as_deref().unwrap_or_default();
         let dir = self.dir.to_str().with_context(|| format!("{} is not UTF-8", self.dir.display()))?;

@@ -6,6 +6,6 @@ use proctor_model::Message;
 use crate::api::language;
 
 /// In the language of the call, with id and arguments.
-pub(super) fn told<T: Sentence>(message: &Message) -> T {
+pub(super) fn localized<T: Sentence>(message: &Message) -> T {
     T::new(language::of_message(message), message.phrase())
 }

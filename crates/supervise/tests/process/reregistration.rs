@@ -271,7 +271,7 @@ fn h9_operations_on_a_registration_that_never_takes_effect_are_answered() {
     let forgotten = bare.outcome(3).expect("at once");
 
     assert_eq!((replaced.code, forgotten.code), (Code::CommandFailed, Code::CommandFailed));
-    assert!(replaced.message.contains("registered elsewhere"), "{}", replaced.message);
+    assert!(replaced.message.contains("registered with another pid file"), "{}", replaced.message);
     assert!(forgotten.message.contains("not registered"), "{}", forgotten.message);
     assert!(bare.outcome(0).is_none(), "the start goes on");
 }

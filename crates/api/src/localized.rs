@@ -1,14 +1,14 @@
-//! Sentences for people, beside what they say by their id: one type for each name that the text has.
+//! Messages for people with their id and arguments: one type for each field name that the text has.
 //!
-//! Promised: the text is in the language that the call asked for (`blueking-language`, `Accept-Language`), in English
-//! where a part of it has no Chinese. Id and arguments are those of an entry of `docs/messages.json`, so that a client can
-//! tell it in a language of its own.
+//! Promised: the text is in the language of the call (`blueking-language`, `Accept-Language`), or in English if a
+//! part of it has no Chinese. Id and arguments are those of an entry of `docs/messages.json`, so that a client can
+//! render it in its own language.
 
 use proctor_model::Phrase;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A text with what it says.
+/// A text with its id and arguments.
 pub trait Sentence {
     fn new(text: String, phrase: Option<&Phrase>) -> Self;
 }
@@ -18,13 +18,13 @@ macro_rules! sentence {
         $(#[$about])*
         #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
         pub struct $name {
-            /// In the language that the call asked for.
+            /// In the language of the call.
             $(#[$text_about])*
             pub $text: $type,
-            /// The entry of docs/messages.json that it is; absent where it is text alone.
+            /// The entry of docs/messages.json that it is; absent if it is plain text.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub $id: Option<String>,
-            /// By the names of the entry: text, or an object with `id` and `args` of its own.
+            /// The arguments of the entry by name: text, or an object with its own `id` and `args`.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             #[schema(value_type = Option<Object>)]
             pub $args: Option<serde_json::Map<String, serde_json::Value>>,
@@ -43,17 +43,17 @@ macro_rules! sentence {
 }
 
 sentence! {
-    /// What came of something.
-    Told { message: String, message_id, message_args }
+    /// The result of something.
+    LocalizedMessage { message: String, message_id, message_args }
 }
 
 sentence! {
-    /// Why something is as it is.
+    /// The reason of something.
     Reason { reason: String, reason_id, reason_args }
 }
 
 sentence! {
-    /// Why something is as it is, where there is a reason.
+    /// The reason of something, if there is one.
     OptionalReason {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
@@ -63,7 +63,7 @@ sentence! {
 }
 
 sentence! {
-    /// What somebody should know besides, where there is something.
+    /// A note, if there is one.
     OptionalNote {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
@@ -73,7 +73,7 @@ sentence! {
 }
 
 sentence! {
-    /// What went wrong, where something did.
+    /// What went wrong, if something did.
     OptionalFailure {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
