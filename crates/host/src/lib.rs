@@ -119,7 +119,7 @@ struct Shared {
     long_blocking: Blocking,
     memory: ForeignMemory,
     tracking: Tracking,
-    meter: Meter,
+    meter: Arc<Meter>,
     wall_clock: Arc<WallClock>,
     /// Unix milliseconds of the boot, as last taken over.
     boot_millis: AtomicI64,
@@ -157,7 +157,7 @@ impl Host {
             groups,
             spawner: Spawner::new(options.spawn),
         };
-        let meter = Meter::new(Sampler::new(boot.clone(), context.groups.clone()), memory.clone());
+        let meter = Arc::new(Meter::new(Sampler::new(boot.clone(), context.groups.clone()), memory.clone()));
         let wall_clock = Arc::new(WallClock::open(&options.state_dir, boot.clone()));
         let (boot_millis, long_blocking) = (AtomicI64::new(0), Blocking::for_long_work());
         let shared = Shared { boot, context, long_blocking, memory, tracking, meter, wall_clock, boot_millis };
@@ -463,8 +463,13 @@ impl Host {
         if of.life.boot != self.shared.boot {
             return None;
         }
-        let host = self.clone();
-        self.shared.context.blocking.work(move || host.shared.meter.usage(&of, host.now())).await.flatten()
+        let (answered, measuring) = self.shared.meter.request(of);
+        if let Some(measuring) = measuring {
+            let host = self.clone();
+            // Not awaited: it is for all who ask meanwhile, also if this one is dropped.
+            drop(tokio::task::spawn_blocking(move || measuring.run(|| host.now())));
+        }
+        answered.await.ok().flatten()
     }
 
     /// Reads the command lines of lives that are new, which [`Self::usage_alone`] tells. Soon over, also if the memory of one

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use proctor_model::{Incarnation, Usage};
+use tokio::sync::oneshot;
 
 use crate::cgroup::Leaf;
 use crate::foreign_memory::{ForeignMemory, Patience};
@@ -17,6 +18,9 @@ use crate::pidfd::Process;
 use crate::procfs::{self, Stat};
 use crate::sampler::Sampler;
 use crate::tree::ProcessRef;
+
+/// Requests that are measured together: the first do not wait for all the others.
+const MEASURED_AT_ONCE: usize = 64;
 
 /// What the kernel counts in.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +62,18 @@ pub(crate) struct Meter {
     sampler: Mutex<Sampler>,
     memory: ForeignMemory,
     command_lines: CommandLines,
+    requested: Mutex<Requested>,
 }
+
+/// What is requested while something is being measured, and measured next, all of it together.
+#[derive(Debug, Default)]
+struct Requested {
+    waiting: Vec<Request>,
+    /// Whether somebody measures.
+    is_served: bool,
+}
+
+type Request = (MeasuredLife, oneshot::Sender<Option<Usage>>);
 
 /// As last read, even by an abandoned reader.
 type CommandLines = Arc<Mutex<HashMap<ProcessRef, String>>>;
@@ -67,7 +82,7 @@ impl Meter {
     pub(crate) fn new(sampler: Sampler, memory: ForeignMemory) -> Self {
         let memory_bytes = procfs::memory_bytes().unwrap_or(0);
         let (sampler, command_lines) = (Mutex::new(sampler), CommandLines::default());
-        Self { units: Units::read(), memory_bytes, sampler, memory, command_lines }
+        Self { units: Units::read(), memory_bytes, sampler, memory, command_lines, requested: Mutex::default() }
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {
@@ -79,10 +94,14 @@ impl Meter {
         self.units.since_boot(life.start_ticks)
     }
 
-    /// Of one life and its descendants, now. Takes a while if that life's memory cannot be read.
-    pub(crate) fn usage(&self, of: &MeasuredLife, now: Duration) -> Option<Usage> {
-        self.read_command_lines(vec![ProcessRef::of(&of.life)], Patience::THREAD);
-        self.measure(of, now)
+    /// Requests the usage of one life and its descendants. The second value is what must be run on a thread to get
+    /// it; None: somebody measures already.
+    pub(crate) fn request(self: &Arc<Self>, of: MeasuredLife) -> (oneshot::Receiver<Option<Usage>>, Option<Measuring>) {
+        let (answer, answered) = oneshot::channel();
+        let mut requested = self.requested.lock();
+        requested.waiting.push((of, answer));
+        let is_served = std::mem::replace(&mut requested.is_served, true);
+        (answered, (!is_served).then(|| Measuring { meter: Arc::clone(self), is_over: false }))
     }
 
     fn measure(&self, of: &MeasuredLife, now: Duration) -> Option<Usage> {
@@ -92,15 +111,14 @@ impl Meter {
         let is_tracked = sampler.track_in(life, leaf, *since);
         let sample = is_tracked.then(|| sampler.sample_with_descriptors(life, now)).flatten();
         drop(sampler);
-        let usage = self.describe(life, &stat, now);
-        let Some(sample) = sample else { return Some(usage) };
+        let Some(sample) = sample else { return Some(self.describe_alone(life, &stat, now)) };
         Some(Usage {
             cpu_percent: sample.cpu_percent,
             cpu_percent_average: sample.cpu_percent_average,
             memory_percent: sample.memory_percent,
             memory_bytes: sample.memory_bytes,
             fds: sample.fds.unwrap_or(0),
-            ..usage
+            ..self.describe(life, &stat, now)
         })
     }
 
@@ -110,7 +128,7 @@ impl Meter {
         if self.sampler.lock().is_tracked(&of.life) {
             return self.measure(of, now);
         }
-        Some(self.describe(&of.life, &living(&of.life)?, now))
+        Some(self.describe_alone(&of.life, &living(&of.life)?, now))
     }
 
     /// Of many lives; all that run, so that others are forgotten.
@@ -153,17 +171,23 @@ impl Meter {
     }
 
     /// What the kernel says of the process itself.
+    fn describe_alone(&self, life: &Incarnation, stat: &Stat, now: Duration) -> Usage {
+        let pages = procfs::private_pages(life.pid).unwrap_or(0);
+        let memory_bytes = pages.saturating_mul(self.units.page_bytes);
+        let memory_percent = percent(memory_bytes as f64, self.memory_bytes as f64);
+        Usage { memory_percent, memory_bytes, ..self.describe(life, stat, now) }
+    }
+
+    /// The same without its memory.
     fn describe(&self, life: &Incarnation, stat: &Stat, now: Duration) -> Usage {
         let elapsed = now.saturating_sub(self.start(life));
         let whole = elapsed.as_secs_f64() * self.units.ticks_per_second as f64 * f64::from(cpus());
         let average = percent(stat.ticks() as f64, whole);
-        let pages = procfs::private_pages(life.pid).unwrap_or(0);
-        let memory_bytes = pages.saturating_mul(self.units.page_bytes);
         Usage {
             cpu_percent: average,
             cpu_percent_average: average,
-            memory_percent: percent(memory_bytes as f64, self.memory_bytes as f64),
-            memory_bytes,
+            memory_percent: 0.0,
+            memory_bytes: 0,
             threads: stat.threads,
             state: stat.state.to_string(),
             command_line: self.command_line(life),
@@ -171,6 +195,48 @@ impl Meter {
             system_ticks: stat.system_ticks.saturating_add(stat.children_system_ticks),
             elapsed_secs: elapsed.as_secs(),
             fds: 0,
+        }
+    }
+}
+
+/// The duty to measure what is requested. If it is dropped, after a panic or for lack of a thread, those who wait get no
+/// figure, and the next request brings another one.
+#[derive(Debug)]
+pub(crate) struct Measuring {
+    meter: Arc<Meter>,
+    is_over: bool,
+}
+
+impl Measuring {
+    /// Until nothing is requested. Takes a while if the memory of a life cannot be read.
+    pub(crate) fn run(mut self, now: impl Fn() -> Duration) {
+        while let Some(some) = self.take() {
+            let members = some.iter().map(|(of, _)| ProcessRef::of(&of.life));
+            self.meter.read_command_lines(members.collect(), Patience::THREAD);
+            // All answers at once: whoever takes them wakes up once for many.
+            let measured: Vec<Option<Usage>> = some.iter().map(|(of, _)| self.meter.measure(of, now())).collect();
+            for ((_, answer), usage) in some.into_iter().zip(measured) {
+                let _ = answer.send(usage);
+            }
+        }
+    }
+
+    fn take(&mut self) -> Option<Vec<Request>> {
+        let mut requested = self.meter.requested.lock();
+        let count = requested.waiting.len().min(MEASURED_AT_ONCE);
+        if count == 0 {
+            *requested = Requested::default();
+            self.is_over = true;
+            return None;
+        }
+        Some(requested.waiting.drain(..count).collect())
+    }
+}
+
+impl Drop for Measuring {
+    fn drop(&mut self) {
+        if !self.is_over {
+            *self.meter.requested.lock() = Requested::default();
         }
     }
 }
@@ -206,7 +272,7 @@ mod tests {
     fn what_is_measured_for_people_is_what_is_measured_for_limits() {
         let boot = procfs::boot_id().unwrap();
         let us = Process::open(i32::try_from(std::process::id()).unwrap()).unwrap().life(&boot);
-        let meter = Meter::new(Sampler::new(boot.clone(), None), ForeignMemory::default());
+        let meter = Arc::new(Meter::new(Sampler::new(boot.clone(), None), ForeignMemory::default()));
         let ours = MeasuredLife { life: us.clone(), leaf: Leaf::of("none"), since: None };
         let mut limits = Sampler::new(boot, None);
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
@@ -216,7 +282,7 @@ mod tests {
         assert_eq!((alone.fds, meter.sampler.lock().size().0), (0, 0), "nothing is kept for it");
         assert!(limits.track(&us, None));
         let sample = limits.sample_with_descriptors(&us, now).unwrap();
-        let usage = meter.usage(&ours, now).unwrap();
+        let usage = requested(&meter, &ours, now).unwrap();
 
         let near = |one: f64, other: f64| (one - other).abs() <= other.max(1.0);
         assert!(near(usage.cpu_percent, sample.cpu_percent), "{usage:?} {sample:?}");
@@ -225,6 +291,34 @@ mod tests {
         assert!(meter.usage_alone(&ours, now).unwrap().fds > 0, "what is measured already is measured whole");
         meter.usages(&[], now);
         assert_eq!(meter.sampler.lock().size(), (0, 0), "who runs no more is forgotten");
+    }
+
+    fn requested(meter: &Arc<Meter>, of: &MeasuredLife, now: Duration) -> Option<Usage> {
+        let (mut answered, measuring) = meter.request(of.clone());
+        measuring.expect("nobody measures").run(|| now);
+        answered.try_recv().expect("it is answered")
+    }
+
+    #[test]
+    fn one_measures_for_all_who_ask_and_if_it_cannot_the_next_one_does() {
+        let boot = procfs::boot_id().unwrap();
+        let us = Process::open(i32::try_from(std::process::id()).unwrap()).unwrap().life(&boot);
+        let meter = Arc::new(Meter::new(Sampler::new(boot, None), ForeignMemory::default()));
+        let ours = MeasuredLife { life: us, leaf: Leaf::of("none"), since: None };
+        let now = crate::wall_clock::since_boot();
+
+        let (mut first, measuring) = meter.request(ours.clone());
+        let others: Vec<_> = (0..2 * MEASURED_AT_ONCE).map(|_| meter.request(ours.clone())).collect();
+        measuring.expect("the first one measures").run(|| now);
+        let is_answered = |(mut answered, measuring): (oneshot::Receiver<_>, Option<Measuring>)| {
+            measuring.is_none() && matches!(answered.try_recv(), Ok(Some(_)))
+        };
+        assert!(first.try_recv().unwrap().is_some() && others.into_iter().all(is_answered));
+
+        let (mut failed, measuring) = meter.request(ours.clone());
+        drop(measuring); // there is no thread for it
+        assert!(failed.try_recv().is_err(), "nobody answers");
+        assert!(requested(&meter, &ours, now).is_some());
     }
 
     #[test]

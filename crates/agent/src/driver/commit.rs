@@ -46,11 +46,11 @@ impl Driver {
             for (key, action) in actions {
                 self.execute(key, action);
             }
-            let now = self.now();
+            let (now, clocks) = (self.now(), Clocks::read(&self.host));
             for key in touched {
                 self.processes.set_timer(&key);
                 if let Some(process) = self.processes.get(&key) {
-                    self.schedules.follow(process, self.processes.seed(), &Clocks::read(&self.host));
+                    self.schedules.follow(process, self.processes.seed(), &clocks);
                     self.configs.follow(process, now);
                     self.usage.limits.follow(process, now);
                 }

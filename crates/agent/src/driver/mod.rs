@@ -290,6 +290,8 @@ impl Driver {
                 count = inputs.recv_many(&mut turn, TURN_MAX) => if count == 0 { return },
                 () = tokio::time::sleep(wait) => {}
                 _ = report.tick() => {
+                    // Without a session there are no beats, which do this more often.
+                    self.lives.exits.confirm();
                     self.measure_all();
                     self.write_history();
                     self.remove_idle_cgroups();

@@ -357,3 +357,102 @@ fn a_run_that_is_left_and_the_process_that_it_has_brought_keep_their_own_session
     let known: Vec<_> = elder.all().map(|elder| (elder.life.as_ref().map(|life| life.pid), leaders(elder))).collect();
     assert_eq!(known, [(Some(200), vec![200]), (Some(100), vec![100])]);
 }
+
+impl Bare {
+    /// The process by which the next look is answered if it is alive, whatever the pid file says.
+    fn known(&self) -> Option<i32> {
+        let known = self.actions.iter().rev().find_map(|action| {
+            let Action::Probe { known, .. } = action else { return None };
+            Some(known.as_ref().map(|life| life.pid))
+        });
+        known.expect("it looks")
+    }
+
+    /// The first registration runs as 101; then the process is registered elsewhere, where its start fails.
+    fn failed_elsewhere(first: &Arc<Spec>) -> Self {
+        let (mut bare, start) = Self::starting(first);
+        bare.end(start, 0);
+        bare.see(101);
+        bare.assign(2, &of("b", without_check));
+        bare.see_nothing();
+        bare.ask(1, OperationKind::Start);
+        assert_eq!(bare.known(), None, "another process has another pid file");
+        bare.see_nothing();
+        bare.clear();
+        let (start, line) = bare.begin(200);
+        assert_eq!(line, "start b");
+        bare.end(start, 1);
+        assert_eq!(bare.known(), None);
+        bare.see_nothing();
+        bare.clear();
+        assert_eq!(bare.outcome(1).unwrap().code, Code::CommandFailed);
+        bare
+    }
+
+    /// What was left behind is ended; those elders that may live do.
+    fn clear(&mut self) {
+        let (ticket, elder) = self.take(|action| {
+            let Action::ClearLeftovers { ticket, elder, .. } = action else { return None };
+            Some((*ticket, elder.clone()))
+        });
+        self.feed(Event::LeftoversCleared { ticket, ended: 0, left: 0, elder });
+    }
+}
+
+#[test]
+fn h21_an_unregistered_process_is_found_by_the_next_registration_of_its_pid_file_whatever_that_says() {
+    let first = of("a", without_check);
+    for is_update in [false, true] {
+        let mut bare = Bare::failed_elsewhere(&first);
+
+        bare.assign(if is_update { 2 } else { 3 }, &first);
+        assert_eq!(bare.known(), Some(101), "the start elsewhere may have overwritten the pid file");
+        bare.see(101);
+        bare.ask(2, OperationKind::Start);
+        bare.see(101);
+
+        assert_eq!(bare.outcome(2).unwrap().code, Code::AlreadyRunning);
+        assert_eq!((bare.machine.life(), bare.machine.elder()), (Some(&life(101)), None));
+        let since = bare.machine.since();
+        assert_eq!(since, Some(100), "with all that its own start brought");
+    }
+}
+
+#[test]
+fn h21_an_unregistered_process_is_found_where_nothing_but_its_estate_is_known() {
+    let first = of("a", without_check);
+    let bare = Bare::failed_elsewhere(&first);
+    let elder = bare.machine.estate(bare.now).expect("it may live");
+    let mut machine = Process::new("ns/p".parse().unwrap(), first.clone(), 7);
+    machine.inherit(elder);
+    let mut next = Bare { machine, disk: None, actions: Vec::new(), outcomes: BTreeMap::new(), now: bare.now };
+    next.assign(3, &first);
+
+    assert_eq!(next.known(), Some(101));
+}
+
+#[test]
+fn h21_an_unregistered_process_of_another_user_is_not_taken_over_without_a_look_at_it() {
+    let first = of("a", without_check);
+    let mut bare = Bare::failed_elsewhere(&first);
+
+    bare.assign(3, &of("a", |spec| spec.identity.user = "nobody".parse().unwrap()));
+
+    assert_eq!(bare.known(), None);
+}
+
+#[test]
+fn h21_what_a_start_brings_is_not_taken_for_an_unregistered_process() {
+    let first = of("a", without_check);
+    let mut bare = Bare::failed_elsewhere(&first);
+    bare.assign(3, &first);
+    bare.see_nothing();
+    bare.ask(2, OperationKind::Start);
+    bare.see_nothing();
+    bare.clear();
+
+    let (start, _) = bare.begin(300);
+    bare.end(start, 0);
+
+    assert_eq!(bare.known(), None, "the first look found that it is over");
+}
