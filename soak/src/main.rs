@@ -4,6 +4,7 @@
 //! Promised: everything that a scenario starts is gone at its end; each scenario has judgements that can fail (see `judge`).
 //! Absent: limits on speed that docs/faults.md does not name; what was measured is printed.
 
+mod enrolments;
 mod hosts;
 mod judge;
 mod network;
@@ -63,6 +64,8 @@ enum Scenario {
     Resets,
     /// 18: all agents come back to a restarted server
     ReconnectStorm,
+    /// 19: more agents enrol at once than their token has uses
+    EnrolStorm,
     /// 20: one of two relays is killed
     RelayKilled,
     /// 21: both relays are gone for five minutes
@@ -106,6 +109,7 @@ async fn run(scenario: Scenario, arguments: &Arguments) -> Result<Seen> {
         Scenario::HalfOpen => network::half_open(arguments).await,
         Scenario::Resets => servers::resets(arguments).await,
         Scenario::ReconnectStorm => servers::reconnect_storm(arguments).await,
+        Scenario::EnrolStorm => enrolments::storm(arguments).await,
         Scenario::RelayKilled => relays::killed(arguments).await,
         Scenario::RelaysGone => relays::gone(arguments).await,
         Scenario::ClockJump => hosts::clock_jump(arguments).await,
