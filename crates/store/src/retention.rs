@@ -22,6 +22,8 @@ pub enum Prune {
     Events { before: Uptime, keep: u64 },
     /// What is left of hosts whose removal was cut short.
     RemovedHosts,
+    /// The oldest upgrades, beyond [`crate::UPGRADES_KEPT_MAX`].
+    Upgrades,
     /// Unregistered processes and deleted pools that their agents know to be gone.
     Tombstones { before: Uptime },
     /// Join tokens and users' tokens that were seen expired or used up before, and at `now` still are.
