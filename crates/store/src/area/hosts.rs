@@ -2,14 +2,13 @@
 //!
 //! Absent: presence between sessions and heartbeats, which live in memory.
 
-use std::net::IpAddr;
-
 use async_trait::async_trait;
 use proctor_model::{AgentId, HostKey};
 
 use crate::{
     Cordon, EndedSession, EnrolRefusal, Enrolled, Enrolment, HostLocation, HostQuery, HostRecord, HostRemoval,
-    JoinToken, JoinTokenRecord, Millis, PeerTrust, Refusal, Result, SessionOpening, SessionRefusal, UnservedHost,
+    JoinToken, JoinTokenRecord, Millis, PeerTrust, Refusal, Result, ReturnRequest, SessionOpening, SessionRefusal,
+    UnservedHost,
 };
 
 /// Enrolment, hosts and their sessions.
@@ -42,25 +41,18 @@ pub trait HostStore: Send + Sync + std::fmt::Debug {
     async fn set_cordon(&self, host: &HostKey, cordon: Option<Cordon>) -> Result<Option<Option<Cordon>>>;
     /// The host may open sessions from now on, with this key: where it enrolled with another one, nothing changes.
     /// Whether it was waiting; None for a host that no agent serves.
-    /// One that is not connected and asks for another certificate in place of an expired one may have it, once within a day,
-    /// and again for a quarter of an hour where it has not opened a session by then.
+    /// One that asks for another certificate in place of an expired one may have it, once within a day, and again for a
+    /// quarter of an hour where it has not opened a session by then.
     async fn approve_host(
         &self,
         host: &HostKey,
         key: &str,
         now: Millis,
     ) -> Result<std::result::Result<Option<bool>, Refusal>>;
-    /// Whether the agent with this key may have another certificate: always while its own `is_valid`, and else after an
-    /// operator has said so. Who may not, and has not lost its host, waits from now on, unless the host is connected: then
+    /// Whether the agent with this key may have another certificate: always while its own is valid, and else after an
+    /// operator has said so. Who may not, and has not lost its host, waits from now on, unless the host is served: then
     /// this is an old copy of it. Both are audited once.
-    async fn let_back(
-        &self,
-        agent: &AgentId,
-        key_fingerprint: &str,
-        is_valid: bool,
-        remote: Option<IpAddr>,
-        now: Millis,
-    ) -> Result<std::result::Result<(), SessionRefusal>>;
+    async fn let_back(&self, request: &ReturnRequest, now: Millis) -> Result<std::result::Result<(), SessionRefusal>>;
     /// The first step of a removal: from now on the host is not known, no key opens it, and its address is free for a new
     /// one. None for an unknown host.
     async fn begin_host_removal(&self, host: &HostKey) -> Result<Option<HostRemoval>>;
