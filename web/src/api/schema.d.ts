@@ -506,7 +506,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Lets a new host in that enrolled while every new host needs approval. One that is in already stays as it is. */
+        /** Lets a host in that waits for approval: a new one, or one whose certificate has expired. */
         post: operations["approve_host"];
         delete?: never;
         options?: never;

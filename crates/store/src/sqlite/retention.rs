@@ -179,17 +179,18 @@ pub(super) fn note_generations(connection: &Connection, seen: &[(AgentId, u64)])
 /// that is gone, in case its agent comes back from a snapshot that is older.
 fn tombstones(connection: &Connection, before: Uptime) -> Tried<u64> {
     let newest = newest_before(connection, "generation", before)?;
+    // CROSS JOIN: the tombstones come first, by their index.
     let of_processes = "DELETE FROM process WHERE id IN
-             (SELECT process.id FROM process JOIN host ON host.id = process.host
-              WHERE spec IS NULL AND generation <= min(?1, seen_generation) LIMIT ?2)
+             (SELECT process.id FROM process CROSS JOIN host ON host.id = process.host
+              WHERE spec IS NULL AND generation <= ?1 AND generation <= seen_generation LIMIT ?2)
          RETURNING host, generation";
     let deleted = delete_tombstones(connection, of_processes, newest)?;
     if deleted > 0 {
         return Ok(deleted);
     }
     let of_pools = "DELETE FROM pool WHERE (namespace, id, host) IN
-             (SELECT pool.namespace, pool.id, pool.host FROM pool JOIN host ON host.id = pool.host
-              WHERE deleted AND generation <= min(?1, seen_generation) LIMIT ?2)
+             (SELECT pool.namespace, pool.id, pool.host FROM pool CROSS JOIN host ON host.id = pool.host
+              WHERE deleted AND generation <= ?1 AND generation <= seen_generation LIMIT ?2)
          RETURNING host, generation";
     delete_tombstones(connection, of_pools, newest)
 }

@@ -50,8 +50,7 @@ pub(super) async fn uncordon(
     }
 }
 
-/// Lets a new host in that enrolled while every new host needs approval, or one back whose certificate has expired. One
-/// that is connected stays as it is.
+/// Lets a host in that waits for approval: a new one, or one whose certificate has expired.
 #[utoipa::path(post, path = "/hosts/{host}/approve", operation_id = "approve_host", params(("host" = String, Path)),
                request_body = Option<ApproveRequest>, tag = "hosts", responses((status = 200, body = HostView)))]
 pub(super) async fn approve(
