@@ -114,8 +114,8 @@ async fn an_operator_of_one_namespace_is_refused_elsewhere_and_the_audit_knows()
 
     out(&limited(&["start", "mine/subject-a", "--host", IP]));
     let refused = limited(&["start", "theirs/subject-b", "--host", IP]);
-    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-    assert!(String::from_utf8_lossy(&refused.stdout).contains("403"), "{refused:?}");
+    assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("may not operate in namespace theirs"), "{refused:?}");
     let not_admin = limited(&["user", "create", "x"]);
     assert_eq!(not_admin.status.code(), Some(3), "{not_admin:?}");
     out(&limited(&["stop", "mine/subject-a", "--host", IP]));

@@ -226,6 +226,7 @@ macro_rules! conformance_suite {
             retention::a_large_task_goes_slice_by_slice_and_cannot_be_read_meanwhile,
             retention::status_queries_go_before_operations,
             retention::tasks_of_which_nothing_reached_a_host_go_before_operations,
+            retention::the_oldest_upgrades_go_slice_by_slice,
             retention::no_slice_holds_the_writer_for_more_than_a_thousand_rows,
             retention::old_events_and_those_beyond_the_bound_go,
             retention::events_beyond_the_bound_are_taken_from_the_hosts_that_have_most,

@@ -133,6 +133,19 @@ pub struct SessionOpening {
     pub relay_cloud: Option<u32>,
 }
 
+/// An agent that asks for another certificate in place of one that has expired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReturnRequest {
+    pub agent: AgentId,
+    /// Of the certificate that it presented.
+    pub key_fingerprint: String,
+    /// Whether that certificate is valid by the server's clock.
+    pub is_valid: bool,
+    /// Whether the agent has a session. What the store has of that is from before a restart of the server.
+    pub is_served: bool,
+    pub remote: Option<IpAddr>,
+}
+
 impl SessionOpening {
     pub fn new(agent: AgentId, key_fingerprint: impl Into<String>) -> Self {
         Self {

@@ -42,7 +42,7 @@ pub use area::{
 pub use audit::{AuditDraft, AuditEntry, AuditPhase, AuditQuery};
 pub use enrolment_records::{
     ENROLMENT_ACTOR, EndedSession, EnrolRefusal, Enrolled, Enrolment, JoinToken, JoinTokenRecord, REFUSALS_AUDITED_MAX,
-    SessionOpening, SessionRefusal,
+    ReturnRequest, SessionOpening, SessionRefusal,
 };
 pub use event_records::{EventCountQuery, EventPage, EventQuery, StoredEvent, Webhook, WebhookFormat};
 pub use fleet::{CRASH_LOOP_STARTS, Fleet, FleetHost, FleetProcess, FleetSpec, Health, SpecNumber, Trouble};

@@ -21,6 +21,8 @@ pub enum Prune {
     Events { before: Uptime, keep: u64 },
     /// The rest of hosts whose removal was interrupted.
     RemovedHosts,
+    /// The oldest upgrades, beyond [`crate::UPGRADES_KEPT_MAX`].
+    Upgrades,
     /// Unregistered processes and deleted pools whose agents have been told.
     Tombstones { before: Uptime },
     /// Join tokens and user tokens that were seen expired or used up before then, and still are at `now`.

@@ -512,7 +512,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Approves a new host that enrolled while every new host needs approval. An approved host stays as it is. */
+        /** Lets a host in that waits for approval: a new one, or one whose certificate has expired. */
         post: operations["approve_host"];
         delete?: never;
         options?: never;

@@ -36,7 +36,10 @@ use super::response::ResponseWriter;
 use slots::{Downloader, Slots};
 
 const FILE_BYTES_MAX: u64 = 512 * 1024 * 1024;
+/// Files that are listed.
 const FILES_MAX: usize = 64;
+/// Files whose digests are kept: whoever asks again for one beyond them has it read again.
+const DESCRIBED_MAX: usize = 1024;
 const NAME_CHARS_MAX: usize = 100;
 const AUTHORITY: &str = "authority.pem";
 
@@ -114,10 +117,10 @@ impl Downloads {
         let described = described.map_err(|error| unreadable(&error))?.map_err(|error| unreadable(&error))?;
         let described = Arc::new(described);
         let mut known = self.known.lock();
-        if known.len() >= FILES_MAX {
+        if known.len() >= DESCRIBED_MAX {
             known.retain(|name, _| self.path(name).is_some());
         }
-        if known.len() < FILES_MAX || known.contains_key(name) {
+        if known.len() < DESCRIBED_MAX || known.contains_key(name) {
             known.insert(name.to_owned(), (stamp, described.clone()));
         }
         Ok(Some(described))
@@ -226,6 +229,27 @@ mod tests {
             assert_eq!(served.path(name), None, "{name}");
         }
         assert_eq!(Downloads::new(None).path("proctor-agent-x86_64"), None);
+    }
+
+    #[tokio::test]
+    async fn a_file_is_read_once_however_many_there_are() {
+        let dir = tempfile::tempdir().unwrap();
+        for number in 0..=FILES_MAX {
+            std::fs::write(dir.path().join(format!("agent-{number}")), "x").unwrap();
+        }
+        let store = SqliteStore::open(&dir.path().join(".test.db")).await.unwrap();
+        let control = Control::start(Arc::new(store), &Tasks::default()).await.unwrap();
+        let settings = Settings { download_dir: Some(dir.path().to_owned()), ..Settings::default() };
+        let state = ApiState::new(control, None, settings);
+        let downloads = &state.border.downloads;
+
+        for number in 0..=FILES_MAX {
+            let name = format!("agent-{number}");
+            let first = downloads.describe(&state, &name).await.unwrap().unwrap();
+            let again = downloads.describe(&state, &name).await.unwrap().unwrap();
+
+            assert!(Arc::ptr_eq(&first, &again), "{name}");
+        }
     }
 
     #[tokio::test]

@@ -21,9 +21,13 @@ use proctor_wire::{Announced, Trusted};
 use tokio::sync::{Notify, watch};
 
 use super::{Control, Session};
+use crate::shares::{Allowance, Buckets};
 use crate::{ServerError, gateway};
 
 pub use steps::{Behind, FollowCount, RotationStatus, RotationStep, WhyBehind};
+
+/// How often a peer may change what it trusts, which is a write to the store: in a rotation it does so a few times.
+const REPORTS: Allowance = Allowance { at_once: 32.0, per_second: 1.0 / 60.0 };
 
 /// The authorities as the store has them, ready for use.
 #[derive(Debug)]
@@ -71,6 +75,8 @@ pub(super) struct AuthorityBoard {
     is_changed: Notify,
     signed: Arc<AtomicU64>,
     trusts: Mutex<HashMap<String, PeerTrust>>,
+    /// How often each has changed what it trusts.
+    reports: Buckets,
 }
 
 impl AuthorityBoard {
@@ -82,6 +88,7 @@ impl AuthorityBoard {
             is_changed: Notify::new(),
             signed: Arc::default(),
             trusts: Mutex::new(trusts.into_iter().collect()),
+            reports: Buckets::default(),
         }
     }
 
@@ -220,7 +227,7 @@ impl Control {
         }
     }
 
-    /// What cannot be stored is reported again on the next session.
+    /// What cannot be stored, or changes too often, is reported again on the next session.
     async fn keep_trust(&self, peer: String, Trusted { authorities, certified_by }: Trusted) {
         let trust = PeerTrust { authorities, certified_by };
         let board = &self.inner.authorities;
@@ -228,6 +235,9 @@ impl Control {
         let trust = (!believed.is_all(&trust)).then_some(trust);
         if board.trust_of(&peer) == trust {
             return;
+        }
+        if board.reports.take(&peer, 1.0, REPORTS, Instant::now()).is_err() {
+            return tracing::debug!(peer, "a peer changes too often which authorities it trusts");
         }
         if let Err(error) = self.inner.store.keep_trust(&peer, trust.clone()).await {
             return tracing::warn!(peer, %error, "cannot store which authorities a peer trusts");
@@ -237,5 +247,33 @@ impl Control {
             Some(trust) => drop(trusts.insert(peer, trust)),
             None => drop(trusts.remove(&peer)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proctor_runtime::Tasks;
+    use proctor_store::sqlite::SqliteStore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_peer_that_changes_what_it_trusts_all_the_time_writes_to_the_store_a_few_times_only() {
+        let (dir, tasks) = (tempfile::tempdir().unwrap(), Tasks::default());
+        let store = Arc::new(SqliteStore::open(&dir.path().join("test.db")).await.unwrap());
+        let control = Control::start(store, &tasks).await.unwrap();
+        control.authorities().await.unwrap();
+        let (hostile, other): (RelayId, RelayId) = ("hostile".parse().unwrap(), "other".parse().unwrap());
+        let trusts = |number: usize| Trusted { authorities: vec![number.to_string()], certified_by: String::new() };
+        let kept = async || control.inner.store.trusts().await.unwrap();
+
+        for number in 0..1000 {
+            control.relay_trusts(&hostile, trusts(number)).await;
+        }
+        control.relay_trusts(&other, trusts(7)).await;
+
+        let newest: Vec<Vec<String>> = kept().await.into_iter().map(|(_, trust)| trust.authorities).collect();
+        assert_eq!(newest, [["31"], ["7"]]);
+        tasks.shutdown().cancel();
     }
 }

@@ -1,8 +1,8 @@
 //! What one caller may leave in the store without permission to change anything.
 //!
-//! Promised: targets that reach nothing (on unknown hosts, of unregistered processes, and anything forbidden) become
-//! rows of tasks only up to some bytes per caller and hour, and so do those of status queries, whatever they reach;
-//! plans, which need no permission to change anything, are limited in targets; the audit log lists a part of what was
+//! Promised: targets that reach nothing (on unknown hosts, of unregistered processes) become rows of tasks only up to
+//! some bytes per caller and hour, and so do those of status queries, whatever they reach; forbidden targets become
+//! rows only beside others, as many as these and few more in an hour; plans, which need no permission to change anything, are limited in targets; the audit log lists a part of what was
 //! refused or changed nothing (`audit_budget`), and names all targets of changes only up to some bytes; beyond that,
 //! the first of each call and their number. A caller is an app, or a user who comes without one: an app cannot get
 //! more by naming users, and one of these users leaves some of it to the others (`shares`).
@@ -21,6 +21,9 @@ pub(super) const HOUR: Duration = Duration::from_secs(3600);
 /// What such targets of one caller may take in an hour. A client that asks for 100,000 hosts while their agents are
 /// still being installed stays below.
 pub const STRANGER_BYTES_MAX: u32 = 64 * 1024 * 1024;
+/// What forbidden targets of one caller may take in an hour, beyond as many as its calls reach: some 2,000 rows. A
+/// client that may do something of what it asks for needs few, and one that may do nothing gets no task.
+const REFUSED_BYTES_MAX: u32 = 1024 * 1024;
 /// Targets of one caller's plans in an hour: a fleet of 10,000 hosts every minute (of one user of an app, of 7,500).
 pub const PLANNED_MAX: u32 = 600_000;
 /// Of a target and of an item, besides their texts.
@@ -40,6 +43,7 @@ const STATUS_ROW_BYTES: usize = 400;
 #[derive(Debug)]
 pub(super) struct Budgets {
     strangers: HourlyBudget,
+    refused: HourlyBudget,
     planned: HourlyBudget,
     status: HourlyBudget,
     audit_names: HourlyBudget,
@@ -51,6 +55,7 @@ impl Default for Budgets {
     fn default() -> Self {
         Self {
             strangers: HourlyBudget::new(STRANGER_BYTES_MAX),
+            refused: HourlyBudget::new(REFUSED_BYTES_MAX),
             planned: HourlyBudget::new(PLANNED_MAX),
             status: HourlyBudget::new(STATUS_BYTES_MAX),
             audit_names: HourlyBudget::new(AUDIT_NAME_BYTES_MAX),
@@ -77,6 +82,14 @@ impl UnreachedTargets {
     /// An item of its own. Its process is in the task and in the index of tasks by process.
     pub(super) fn add_item(&mut self, key: &ProcessKey) {
         self.bytes += ROW_BYTES + 4 * (key.namespace.as_str().len() + key.name.as_str().len());
+    }
+
+    /// Those beyond so many others of their call, and their part of the bytes, with the task itself.
+    fn beyond(self, others: usize) -> (usize, usize) {
+        match self.targets.saturating_sub(others) {
+            0 => (0, 0),
+            targets => (targets, self.bytes / self.targets * targets + TASK_BYTES),
+        }
     }
 }
 
@@ -105,15 +118,27 @@ impl Budgets {
         operations: usize,
         now: Instant,
     ) -> Result<()> {
-        let targets = strangers.targets.saturating_sub(operations);
-        if caller.is_admin() || strangers.targets == 0 {
+        let (targets, bytes) = strangers.beyond(operations);
+        if caller.is_admin() {
             return Ok(());
         }
-        let bytes = strangers.bytes / strangers.targets * targets;
         let credit = if operations > 0 { self.strangers.limit } else { 0.0 };
         let too_many = |wait| ControlError::TooManyStrangers { targets, wait };
         let taken = self.strangers.take_on_credit(caller, bytes, credit, now);
         taken.map_err(|shortage| refused(shortage, targets, too_many))
+    }
+
+    /// Takes forbidden targets off the caller's account, but for as many as the call reaches of the same kind. Whether
+    /// their rows may be stored; those of an administrator always.
+    pub(super) fn take_refused(
+        &self,
+        caller: &Caller,
+        refused: UnreachedTargets,
+        reached: usize,
+        now: Instant,
+    ) -> bool {
+        let (_, bytes) = refused.beyond(reached);
+        caller.is_admin() || self.refused.take(caller, bytes, now).is_ok()
     }
 
     /// Whether the audit may name targets in so many bytes; those of an administrator always.
@@ -195,7 +220,8 @@ mod tests {
     }
 
     fn tenths(count: usize) -> UnreachedTargets {
-        UnreachedTargets { targets: count, bytes: count * STRANGER_BYTES_MAX as usize / 10 }
+        // A little less: the task counts, too.
+        UnreachedTargets { targets: count, bytes: count * (STRANGER_BYTES_MAX as usize / 10 - TASK_BYTES) }
     }
 
     #[test]
@@ -228,6 +254,25 @@ mod tests {
         };
         assert!(never(&bob, 8), "one user leaves some to others");
         assert!(never(&caller("job"), 11), "more than there is in an hour");
+    }
+
+    #[test]
+    fn forbidden_targets_are_stored_beside_as_many_others_and_a_few_more_in_an_hour() {
+        let (budgets, now, job) = (Budgets::default(), Instant::now(), caller("job"));
+        let mut refused = UnreachedTargets::default();
+        refused.add_item(&"web/m".parse().unwrap());
+        for number in 0..100 {
+            refused.add_target(&format!("0:10.0.0.{number}:web:m"), Some(&Message::foreign("may not operate on it")));
+        }
+        let take = |reached, at| budgets.take_refused(&job, refused, reached, at);
+
+        let stored = (0..1000).take_while(|_| take(0, now)).count();
+
+        assert!((20..50).contains(&stored), "{stored}");
+        assert!((0..1000).all(|_| take(100, now)), "as many as the call reaches");
+        assert!(!take(50, now), "the others count");
+        assert!(budgets.take_refused(&Caller::local("job"), refused, 0, now), "an administrator");
+        assert!(take(0, now + HOUR / 2));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use proctor_model::{AgentId, Class, Code, FieldError, HostKey, Outcome, messages};
 use proctor_runtime::{chain, clock};
-use proctor_store::{EnrolRefusal, Enrolment, HostRemoval, Millis, SessionRefusal, UnservedHost};
+use proctor_store::{EnrolRefusal, Enrolment, HostRemoval, Millis, ReturnRequest, SessionRefusal, UnservedHost};
 
 use super::{Caller, Control, Result, Session};
 
@@ -66,7 +66,14 @@ impl Control {
         is_valid: bool,
         remote: Option<IpAddr>,
     ) -> Result<std::result::Result<(), SessionRefusal>> {
-        Ok(self.inner.store.let_back(agent, key_fingerprint, is_valid, remote, clock::unix_millis()).await?)
+        let request = ReturnRequest {
+            agent: agent.clone(),
+            key_fingerprint: key_fingerprint.to_owned(),
+            is_valid,
+            is_served: self.inner.sessions.get(agent).is_some(),
+            remote,
+        };
+        Ok(self.inner.store.let_back(&request, clock::unix_millis()).await?)
     }
 
     /// The agent has recorded the epoch of its session, or could not: then a copy of its state cannot be detected,

@@ -1,4 +1,4 @@
-//! Rules that only JOB calls have: their scope, and one refusal instead of identical rows.
+//! The rule that only JOB calls have: their scope.
 
 use proctor_model::Class;
 
@@ -6,8 +6,7 @@ use super::submit::Draft;
 use super::{Caller, Control, ControlError, JobScope, Result};
 
 impl Control {
-    /// A host that is placed in a business is reached only under a scope that contains it, and a call that
-    /// is forbidden on every target is refused as a whole. Nothing was done yet.
+    /// A host that is placed in a business is reached only under a scope that contains it. Nothing was done yet.
     pub(super) async fn check_job(&self, caller: &Caller, scope: JobScope, draft: &Draft) -> Result<()> {
         let contained: Vec<u64> = match scope {
             JobScope::Business(id) => vec![id],
@@ -22,13 +21,6 @@ impl Control {
             let class = draft.classes.first().copied().unwrap_or(Class::Operate);
             return Err(ControlError::OutOfScope { scope, missing: Box::new(caller.lacking(class, outside)) });
         }
-        match draft.forbidden.first() {
-            Some(first) if draft.forbidden.len() >= draft.targets.len() => {
-                let hosts = draft.forbidden.iter().map(|forbidden| forbidden.host.clone());
-                let missing = Box::new(caller.lacking(first.class, hosts));
-                Err(ControlError::AllForbidden { message: first.message.clone(), missing })
-            }
-            Some(_) | None => Ok(()),
-        }
+        Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! What is deleted, and when: old tasks, events, audit entries, tombstones, tokens, nonces and specs, and remains of
-//! removed hosts after a crash.
+//! What is deleted, and when: old tasks, events, audit entries, tombstones, tokens, nonces and specs, the oldest
+//! upgrades, and remains of removed hosts after a crash.
 //!
 //! Promised: age is the time that servers ran on the store, measured by the monotonic clock and added up there, so no
 //! reading of the wall clock ever deletes anything; deletion goes in small slices with pauses, so that others get the
@@ -140,6 +140,7 @@ impl Control {
             ("status queries", Prune::BriefTasks { before: before(retention.status_tasks.max(STATUS_TASKS_KEPT_MIN)) }),
             ("events", Prune::Events { before: before(retention.events), keep }),
             ("removed hosts", Prune::RemovedHosts),
+            ("upgrades", Prune::Upgrades),
             ("tombstones", Prune::Tombstones { before: of_leftovers(retention.tombstones) }),
             ("tokens", Prune::Tokens { before: of_leftovers(retention.tokens), now }),
             ("specs", Prune::Specs { before: of_leftovers(retention.specs) }),

@@ -71,6 +71,8 @@ pub struct Session {
     relay_cloud: Option<u32>,
     /// Nothing is asked of the agent before.
     settled: AtomicBool,
+    /// The agent has said whether it recorded the epoch.
+    settling: AtomicBool,
     /// Why it was ended from here; nothing where a newer session took over.
     dismissal: Mutex<Option<String>>,
     connection_info: Mutex<ConnectionInfo>,
@@ -127,6 +129,7 @@ impl Session {
             key_fingerprint: opening.key_fingerprint,
             relay_cloud: opening.relay_cloud,
             settled: AtomicBool::new(opening.seen_epoch.is_none()),
+            settling: AtomicBool::new(false),
             dismissal: Mutex::default(),
             connection_info: Mutex::default(),
             proved: Mutex::new(Instant::now()),
@@ -184,6 +187,11 @@ impl Session {
     /// The cloud area of the relay that it came through; None where the agent is connected directly.
     pub fn relay_cloud(&self) -> Option<u32> {
         self.relay_cloud
+    }
+
+    /// Whether the agent says for the first time that it recorded the epoch: that is a write to the store.
+    pub(crate) fn first_settles(&self) -> bool {
+        !self.settling.swap(true, Ordering::Relaxed)
     }
 
     /// The agent's state directory has recorded the session: from now on it gets work.

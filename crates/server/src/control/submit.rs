@@ -26,8 +26,8 @@ use super::{
     SubmittedItem, never_enrolled,
 };
 
-/// Refused targets of a task that consists of nothing else.
-const REFUSED_MAX: usize = 100;
+/// Refused targets that a plan of nothing else lists.
+const REFUSED_PLANNED_MAX: usize = 100;
 
 /// A task in the making.
 #[derive(Debug, Default)]
@@ -41,8 +41,11 @@ pub(super) struct Draft {
     taken: HashMap<(ProcessKey, AgentId), usize>,
     /// Hosts that are placed in a business.
     pub(super) placed: Vec<(u64, HostKey)>,
-    /// Targets that reach nothing: status queries of what is not registered, and what is forbidden.
+    /// Targets that reach nothing, but for those that are forbidden.
     strangers: UnreachedTargets,
+    /// Forbidden targets, of status queries and of operations.
+    refused_queries: UnreachedTargets,
+    refused_operations: UnreachedTargets,
     /// Hosts on which the caller lacks a class, or may not register this spec.
     pub(super) forbidden: Vec<Forbidden>,
     /// How long targets wait for a host that is offline.
@@ -96,8 +99,10 @@ impl Control {
         for item in submission.items {
             self.draft_item(&mut draft, &submission.caller, item).await?;
         }
-        // A caller that would get no task gets no plan either: its rows reveal which hosts exist.
-        draft.is_kept(&submission.caller)?;
+        // A caller that may do nothing of it learns that from a few rows.
+        if draft.targets.len() > REFUSED_PLANNED_MAX {
+            draft.require_some_allowed(&submission.caller)?;
+        }
         let mut outcomes: HashMap<u32, Outcome> = draft.outcomes.into_iter().collect();
         let items = draft.items;
         let targets = (0..).zip(draft.targets);
@@ -123,7 +128,7 @@ impl Control {
         for item in items {
             self.draft_item(&mut draft, &caller, item).await?;
         }
-        self.audit_refusal(&caller, &draft.deed(), draft.is_kept(&caller)).await?;
+        self.audit_refusal(&caller, &draft.deed(), draft.require_some_allowed(&caller)).await?;
         if let Some(scope) = options.scope {
             let check = self.check_job(&caller, scope, &draft).await;
             self.audit_refusal(&caller, &draft.deed(), check).await?;
@@ -152,13 +157,16 @@ impl Control {
         };
         // Neither queries nor who is not known must keep the others of a call from being stopped.
         let operations = open.iter().filter(|target| target.kind != OperationKind::Status).count();
+        let check = self.check_refused_rows(&caller, &draft, operations, open.len() - operations);
+        self.audit_refusal(&caller, &draft.deed(), check).await?;
         self.inner.budgets.take_strangers(&caller, draft.strangers, operations, Instant::now())?;
         self.inner.budgets.take_status(&caller, &draft.status_rows(), operations, Instant::now())?;
         let audit = match draft.only_status() {
-            false => {
+            false if operations > 0 || draft.registers() => {
                 let deed = self.named_within_budget(&caller, draft.deed());
                 Some(caller.entry(&deed, AuditPhase::Done, id.to_string()))
             }
+            false => self.entry_without_change(&caller, &draft.deed(), id.to_string()).await,
             true if draft.forbidden.is_empty() => None,
             true => self.entry_without_change(&caller, &draft.refused_deed(), id.to_string()).await,
         };
@@ -203,6 +211,19 @@ impl Control {
             }
         }
         Ok(Submitted { task: id, is_new: true })
+    }
+
+    /// A task has rows for forbidden targets beside the others, as callers expect: as many as it reaches, and some more
+    /// in an hour. What is refused must not fill the store.
+    fn check_refused_rows(&self, caller: &Caller, draft: &Draft, operations: usize, queries: usize) -> Result<()> {
+        let rows = [(draft.refused_operations, operations), (draft.refused_queries, queries)];
+        for (refused, reached) in rows {
+            if !self.inner.budgets.take_refused(caller, refused, reached, Instant::now()) {
+                let message = messages::too_many_forbidden(draft.forbidden.len(), draft.targets.len());
+                return Err(draft.all_forbidden(caller, message));
+            }
+        }
+        Ok(())
     }
 
     /// The sessions that have not sent what is registered for these targets, by index with its generation.
@@ -264,12 +285,17 @@ impl Control {
             let is_stranger = is_refused || reaches_nothing(kind, host.as_ref(), &carried);
             let outcome = refused.or_else(|| known_outcome(&key, kind, &target.host, host.as_ref(), &carried));
             let same = (is_refused, carried.origin, carried.spec.as_ref().map(Arc::as_ptr));
+            let unreached = match is_refused {
+                true if kind == Some(OperationKind::Status) => &mut draft.refused_queries,
+                true => &mut draft.refused_operations,
+                false => &mut draft.strangers,
+            };
             if is_stranger {
-                draft.strangers.add_target(&target.row_key, outcome.as_ref().map(|outcome| &outcome.message));
+                unreached.add_target(&target.row_key, outcome.as_ref().map(|outcome| &outcome.message));
             }
             let item = *indexes.entry(same).or_insert_with(|| {
                 if is_stranger {
-                    draft.strangers.add_item(&key);
+                    unreached.add_item(&key);
                 }
                 draft.items.push(task_item(&key, kind, carried, draft.wait));
                 u32::try_from(draft.items.len() - 1).expect("items are bounded by the body")
@@ -458,15 +484,21 @@ fn known_outcome(
 }
 
 impl Draft {
-    /// A few refused targets are rows of a task, as callers expect. A task that does nothing is not stored with
-    /// more of them than [`REFUSED_MAX`].
-    fn is_kept(&self, caller: &Caller) -> Result<()> {
-        let class = self.classes.first().copied().unwrap_or(Class::Operate);
-        let refused = self.outcomes.iter().filter(|(_, outcome)| outcome.code == Code::Forbidden).count();
-        if refused == self.targets.len() && refused > REFUSED_MAX {
-            return Err(caller.missing(class, self.targets.iter().filter_map(|target| Some(target.host?.to_string()))));
+    /// A call that is forbidden on every target is refused as a whole: it makes no task.
+    fn require_some_allowed(&self, caller: &Caller) -> Result<()> {
+        match self.forbidden.first() {
+            Some(first) if self.forbidden.len() >= self.targets.len() => {
+                Err(self.all_forbidden(caller, first.message.clone()))
+            }
+            Some(_) | None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// The refusal of the whole call, in these words.
+    fn all_forbidden(&self, caller: &Caller, message: Message) -> ControlError {
+        let class = self.forbidden.first().map_or(Class::Operate, |first| first.class);
+        let hosts = self.forbidden.iter().map(|forbidden| forbidden.host.clone());
+        ControlError::AllForbidden { message, missing: Box::new(caller.lacking(class, hosts)) }
     }
 
     /// The target of the process on this host that is there already.
@@ -492,6 +524,12 @@ impl Draft {
             .flat_map(|target| std::iter::once(&target.row_key).chain(&target.other_row_keys))
             .map(String::as_str)
             .collect()
+    }
+
+    /// Whether a registration comes of it, even where nothing is sent to a host.
+    fn registers(&self) -> bool {
+        let is_stored = |target: &Target| target.agent.is_some() && self.items[target.item as usize].register;
+        self.targets.iter().any(is_stored)
     }
 
     /// Status queries change nothing and leave no audit entry but of what is refused.

@@ -333,7 +333,7 @@ pub enum ControlError {
         scope: JobScope,
         missing: Box<Missing>,
     },
-    /// A call of JOB that is forbidden on every target; the message is that of the first.
+    /// A call that is forbidden on every target, or on more than the store keeps rows for.
     AllForbidden {
         message: Message,
         missing: Box<Missing>,

@@ -4,18 +4,28 @@
 //! at once after every access change through this server, and every [`RIGHTS_PERIOD`].
 //! Absent: delivered targets; they are in progress, and a cancel stops them. Rolling tasks: see `rollout`.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 
-use proctor_model::{Class, Code, Message, OperationId, Outcome, Permissions, Subject, TaskId, messages};
+use proctor_model::{AgentId, Class, Code, Message, OperationId, Outcome, Permissions, Subject, TaskId, messages};
 use proctor_store::{OpenTarget, Refusal, TaskSummary};
 
+use super::maintenance::Sites;
 use super::rollout::permissions::{RIGHTS_PERIOD, lacked, named, refused};
 use super::{Control, Result};
 
 /// Who made the tasks that have something waiting; None: the task is gone.
 type Creators = HashMap<TaskId, Option<Vec<Subject>>>;
-type ReadPermissions = HashMap<Vec<Subject>, std::result::Result<Permissions, Refusal>>;
+
+/// What one check of all waits has read: whoever has made many of them, and wherever many wait, is looked up once.
+#[derive(Default)]
+struct Checked {
+    permissions: HashMap<Vec<Subject>, std::result::Result<Permissions, Refusal>>,
+    /// The agents that are waited for.
+    agents: Vec<AgentId>,
+    /// Their hosts; None before somebody needed them.
+    sites: Option<Sites>,
+}
 
 impl Control {
     pub(super) async fn watch_waits(self) {
@@ -35,10 +45,10 @@ impl Control {
     async fn end_withdrawn_waits(&self, creators: &mut Creators) {
         let waiting = self.inner.dispatch.lock().all_waiting();
         creators.retain(|task, _| waiting.contains_key(task));
-        // Who has made many of them is looked up once.
-        let mut known = ReadPermissions::new();
+        let agents: BTreeSet<AgentId> = waiting.values().flatten().filter_map(|target| target.agent.clone()).collect();
+        let mut checked = Checked { agents: agents.into_iter().collect(), ..Checked::default() };
         for (task, targets) in waiting {
-            if let Err(error) = self.end_withdrawn(task, targets, creators, &mut known).await {
+            if let Err(error) = self.end_withdrawn(task, targets, creators, &mut checked).await {
                 tracing::error!(%error, %task, "cannot check permissions of waiting operations, retrying");
             }
         }
@@ -49,7 +59,7 @@ impl Control {
         task: TaskId,
         targets: Vec<OpenTarget>,
         creators: &mut Creators,
-        known: &mut ReadPermissions,
+        checked: &mut Checked,
     ) -> Result<()> {
         let creators = match creators.entry(task) {
             Entry::Occupied(read) => read.into_mut(),
@@ -58,7 +68,7 @@ impl Control {
             }
         };
         let Some(creators) = creators.as_ref().filter(|creators| !creators.is_empty()) else { return Ok(()) };
-        let permissions = match known.entry(creators.clone()) {
+        let permissions = match checked.permissions.entry(creators.clone()) {
             Entry::Occupied(read) => read.into_mut(),
             Entry::Vacant(unread) => unread.insert(self.permissions_of(creators).await?),
         };
@@ -67,7 +77,11 @@ impl Control {
         if permissions.as_ref().is_ok_and(is_everywhere) {
             return Ok(());
         }
-        let mut ended = self.withdrawn_waits(creators, permissions, targets).await?;
+        let sites = match &mut checked.sites {
+            Some(sites) => sites,
+            unread => unread.insert(self.sites_of(std::mem::take(&mut checked.agents)).await?),
+        };
+        let mut ended = withdrawn_waits(creators, permissions, targets, sites);
         {
             // What was delivered meanwhile runs, and its agent reports the result.
             let mut dispatch = self.inner.dispatch.lock();
@@ -87,31 +101,29 @@ impl Control {
             _ => Ok(read),
         }
     }
+}
 
-    async fn withdrawn_waits(
-        &self,
-        creators: &[Subject],
-        permissions: &std::result::Result<Permissions, Refusal>,
-        targets: Vec<OpenTarget>,
-    ) -> Result<Vec<(OperationId, Outcome)>> {
-        let forbidden = |message: Message| Outcome::new(Code::Forbidden, message, false);
-        let permissions = match permissions {
-            Ok(permissions) => permissions,
-            Err(refusal) => {
-                let outcome = forbidden(refused(refusal));
-                return Ok(targets.into_iter().map(|target| (target.operation, outcome.clone())).collect());
-            }
-        };
-        let agents = targets.iter().filter_map(|target| target.agent.clone()).collect();
-        let sites = self.sites_of(agents).await?;
-        let withdrawn = |target: OpenTarget| {
-            let site = sites.get(target.agent.as_ref()?)?;
-            let class = lacked(permissions, target.kind, site, &target.key.namespace)?;
-            let message = messages::may_no_longer(named(creators), class.message(), &target.key.namespace, site.key);
-            Some((target.operation, forbidden(message)))
-        };
-        Ok(targets.into_iter().filter_map(withdrawn).collect())
-    }
+fn withdrawn_waits(
+    creators: &[Subject],
+    permissions: &std::result::Result<Permissions, Refusal>,
+    targets: Vec<OpenTarget>,
+    sites: &Sites,
+) -> Vec<(OperationId, Outcome)> {
+    let forbidden = |message: Message| Outcome::new(Code::Forbidden, message, false);
+    let permissions = match permissions {
+        Ok(permissions) => permissions,
+        Err(refusal) => {
+            let outcome = forbidden(refused(refusal));
+            return targets.into_iter().map(|target| (target.operation, outcome.clone())).collect();
+        }
+    };
+    let withdrawn = |target: OpenTarget| {
+        let site = sites.get(target.agent.as_ref()?)?;
+        let class = lacked(permissions, target.kind, site, &target.key.namespace)?;
+        let message = messages::may_no_longer(named(creators), class.message(), &target.key.namespace, site.key);
+        Some((target.operation, forbidden(message)))
+    };
+    targets.into_iter().filter_map(withdrawn).collect()
 }
 
 /// As of the call that made the task. An app that calls for itself does so under its own name.

@@ -15,6 +15,7 @@ mod greeting;
 mod pacing;
 mod proof;
 mod relay;
+mod renewals;
 mod replies;
 mod returning;
 mod sender;

@@ -26,6 +26,7 @@ use uuid::Uuid;
 use super::connection::{Connection, Direct};
 use super::enrol::{CERTIFICATE_LIFETIME, Refused};
 use super::greeting::{self, RelayedHello, Via};
+use super::renewals::RenewalPace;
 use super::{GREETING_LIMIT, Gateway, now};
 use crate::control::{ConnectedRelay, ControlError, RelayConnection};
 
@@ -40,8 +41,6 @@ const GREETINGS_MAX: usize = 128;
 /// What the large frames of all agents on one connection take together. Nothing of a frame is verified before it is whole,
 /// and it is the relay that finishes it.
 const LARGE_FRAMES_BYTES_MAX: usize = 128 * 1024 * 1024;
-/// A relay gets a new certificate no more often, unless the authority changes; each costs a signature.
-const RENEW_PERIOD_MIN: Duration = Duration::from_secs(60);
 /// Replies to a relay itself; what does not fit is requested again.
 const REPLIES_MAX: usize = 4;
 
@@ -246,7 +245,7 @@ async fn carry(
     };
     let streams = &connection.streams;
     let listen = async {
-        let mut renewed_at = None;
+        let mut renewals = RenewalPace::default();
         loop {
             let frame = arrivals.next(SILENCE_MAX, SILENCE_MAX, |_| true).await?;
             let Some(frame) = streams.handle(frame)? else { continue };
@@ -257,13 +256,9 @@ async fn carry(
                     let _ = replies.try_send(RelayFrame::Beats { streams: Vec::new() });
                 }
                 RelayFrame::Renew { csr_der } => {
-                    let generation = gateway.control.believed().generation;
-                    let is_due = renewed_at
-                        .is_none_or(|(of, at): (u64, Instant)| of != generation || at.elapsed() >= RENEW_PERIOD_MIN);
-                    if !is_due {
+                    if !renewals.take(gateway.control.believed().generation, Instant::now()) {
                         continue;
                     }
-                    renewed_at = Some((generation, Instant::now()));
                     gateway.control.relay_renews(&connection.relay).await;
                     let _ = replies.try_send(renewed(gateway, connection, key, &csr_der)?);
                 }

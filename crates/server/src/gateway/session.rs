@@ -17,6 +17,7 @@ use super::enrol::CERTIFICATE_LIFETIME;
 use super::greeting::{Opened, Verified, Via, welcome};
 use super::pacing::{Answer, Pacing};
 use super::proof::Proof;
+use super::renewals::RenewalPace;
 use super::replies::Replies;
 use super::sender::Sender;
 use super::talk::talk;
@@ -195,7 +196,8 @@ async fn welcome_and_serve(
     let replies = Replies::default();
     let proof = Proof::of(session, gateway.policy.relayed_proof_max);
     let pacing = Pacing::new(Instant::now());
-    let mut reader = Reader { gateway, session, replies: &replies, reports, proof, pacing, unstored: Vec::new() };
+    let (renewals, unstored) = (RenewalPace::default(), Vec::new());
+    let mut reader = Reader { gateway, session, replies: &replies, reports, proof, pacing, renewals, unstored };
     let listening = pin!(listen(&mut reader, receiver));
     let talking = pin!(talk(&gateway.control, session, sender, &replies));
     both(listening, talking, &replies).await
@@ -232,6 +234,7 @@ struct Reader<'a> {
     /// Of an agent behind a relay.
     proof: Option<Box<Proof>>,
     pacing: Pacing,
+    renewals: RenewalPace,
     unstored: Vec<Event>,
 }
 
@@ -334,6 +337,9 @@ impl Reader<'_> {
                 store_events(gateway, session, unstored).await?;
             }
             FromAgent::Renew { csr_der } => {
+                if !self.renewals.take(control.believed().generation, Instant::now()) {
+                    return Ok(());
+                }
                 control.agent_renews(session.agent()).await;
                 let renewed = renewed(gateway, session, &csr_der)?;
                 self.reply(renewed);
@@ -373,7 +379,7 @@ impl Reader<'_> {
                     tracing::warn!(agent = %session.agent(), %upgrade, %error, unlogged, "cannot store upgrade result");
                 }
             }
-            FromAgent::Settled { epoch, recorded } if epoch == session.epoch() => {
+            FromAgent::Settled { epoch, recorded } if epoch == session.epoch() && session.first_settles() => {
                 control.settled(session, recorded).await;
             }
             FromAgent::Trusted(trusted) => control.agent_trusts(session, trusted).await,

@@ -10,7 +10,7 @@ use proctor_server::control::{Delivery, Session};
 use proctor_store::{ProcessQuery, TaskView};
 use serde_json::{Value, json};
 
-use crate::spec_calls::{Given, OPERATIONS, Shape, SpecCall, spec_calls};
+use crate::spec_calls::{Given, IP, OPERATIONS, Shape, SpecCall, spec_calls};
 use crate::support::{Answer, ESB, SECRET, World};
 
 const AGENT: &str = "020000000052540a9b2c1641";
@@ -134,6 +134,14 @@ impl Stage {
         assert_eq!(answer.status, StatusCode::ACCEPTED, "{}", answer.json);
         self.task(answer.json["task_id"].as_str().unwrap().parse().unwrap()).await
     }
+
+    /// A retry that is forbidden on its only target.
+    async fn refused_retry(&self, app: &str, task: TaskId) -> Answer {
+        let answer = self.call(app, &format!("/api/v1/tasks/{task}/retry"), &json!({})).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{}", answer.json);
+        assert!(self.deliveries().is_empty(), "{}", answer.json);
+        answer
+    }
 }
 
 /// Whether the role may do this, from the table in docs/access.md.
@@ -156,10 +164,6 @@ fn outcome(task: &TaskView) -> Option<&Outcome> {
     target.outcome.as_ref()
 }
 
-fn kept_spec(task: &TaskView) -> Option<&Arc<Spec>> {
-    task.items.iter().find_map(|item| item.spec.as_ref())
-}
-
 /// One call; what is wrong with its answer.
 async fn check(stage: &Stage, call: &SpecCall, role: &str, op_type: i64, carries: Carries) -> Result<(), String> {
     let kind = OPERATIONS.iter().find(|(number, _)| *number == op_type).unwrap().1;
@@ -168,8 +172,8 @@ async fn check(stage: &Stage, call: &SpecCall, role: &str, op_type: i64, carries
     let before = if carries == New { None } else { Some(stage.register(call, &name).await) };
 
     let body = body(call, &name, op_type, carries);
-    if (call.is_job() || role == "nobody") && !may(role, op_type, carries) {
-        // Forbidden on its only target: JOB refuses the call. So does every dialect where the caller has no role.
+    if !may(role, op_type, carries) {
+        // Forbidden on its only target, the call is refused as a whole.
         let answer = stage.call(role, &call.path, &body).await;
         let found = (answer.code(), stage.deliveries().len(), stage.registered(&key).await == before);
         let wanted = (call.refused_code(), 0, true);
@@ -179,13 +183,6 @@ async fn check(stage: &Stage, call: &SpecCall, role: &str, op_type: i64, carries
     let delivered = stage.finish(Code::CheckFailed).await;
 
     let after = stage.registered(&key).await;
-    if !may(role, op_type, carries) {
-        let code = outcome(&task).map(|outcome| outcome.code);
-        return match (code, &delivered[..], kept_spec(&task), after == before) {
-            (Some(Code::Forbidden), [], None, true) => Ok(()),
-            found => Err(format!("must be refused and keep nothing: {found:?}")),
-        };
-    }
     let [delivery] = &delivered[..] else { return Err(format!("must be delivered: {task:?}")) };
     if outcome(&task).is_some() || (delivery.kind, &delivery.key) != (kind, &key) {
         return Err(format!("another operation was delivered: {delivery:?}"));
@@ -257,23 +254,41 @@ async fn cancelling_runs_nothing_and_takes_the_class_of_the_operation_alone() {
     stage.world.end().await;
 }
 
+/// An app that may register on the host of another cloud area, and has the role everywhere.
+async fn partly(stage: &Stage, role: &str) -> Arc<Session> {
+    stage.world.enrol("3:10.0.0.2", "agent-2").await;
+    stage.world.app("partly").await;
+    stage.world.bind("app:partly", role, "everything").await;
+    stage.world.bind("app:partly", "owner", "cloud:3").await;
+    stage.world.connect("agent-2").await
+}
+
 #[tokio::test]
 async fn a_retry_of_a_refused_target_asks_again_and_has_no_spec_to_run() {
     for (op_type, _) in OPERATIONS {
         let stage = Stage::new().await;
-        let refused = if op_type == 2 { "viewer" } else { "operator" };
-        let task = stage.submit(refused, &v2(), &body(&v2(), "m", op_type, New)).await;
-        assert_eq!(outcome(&task).unwrap().code, Code::Forbidden, "op {op_type}");
+        let allowed = partly(&stage, if op_type == 2 { "viewer" } else { "operator" }).await;
+        let mut body = body(&v2(), "m", op_type, New);
+        body["hosts"] = json!([{ "ip": IP, "bk_cloud_id": 0 }, { "ip": "10.0.0.2", "bk_cloud_id": 3 }]);
+        let task = stage.submit("partly", &v2(), &body).await;
+        let [refused, open] = &task.targets[..] else { panic!("two targets: {task:?}") };
+        assert_eq!(refused.outcome.as_ref().unwrap().code, Code::Forbidden, "op {op_type}");
+        assert_eq!(task.items[refused.target.item as usize].spec, None, "op {op_type}: nothing of it is kept");
+        assert!(open.outcome.is_none() && task.items[open.target.item as usize].spec.is_some(), "op {op_type}");
+        for delivery in stage.world.control.take_deliveries(&allowed, 10) {
+            stage.world.control.arrived(&allowed, delivery.operation, Outcome::success(true)).await.unwrap();
+        }
+        stage.world.finished(&format!("{ESB}/get_proc_operate_result_v2"), &json!(task.id.to_string())).await;
 
-        let again = stage.retry(refused, task.id).await;
+        stage.refused_retry("partly", task.id).await;
         let by_owner = stage.retry("owner", task.id).await;
 
-        assert_eq!(outcome(&again).unwrap().code, Code::Forbidden, "op {op_type}");
         let answer = outcome(&by_owner).unwrap();
         assert_eq!(answer.code, Code::CommandFailed, "op {op_type}");
         assert!(answer.message.contains("send the operation again, with its spec"), "{}", answer.message);
         assert!(stage.deliveries().is_empty(), "op {op_type}");
-        assert_eq!(stage.registered(&v2().key("m", SETUP)).await, None, "op {op_type}");
+        let here = ProcessQuery { agents: Some(vec![AGENT.parse().unwrap()]), ..ProcessQuery::default() };
+        assert_eq!(stage.world.store.processes(&here).await.unwrap().1, [], "op {op_type}");
         stage.world.end().await;
     }
 }
@@ -286,9 +301,7 @@ async fn a_retry_of_an_operation_with_a_spec_of_its_own_takes_what_the_first_one
         let task = stage.submit("owner", &v2(), &body(&v2(), "m", op_type, OtherCommands)).await;
         let first = stage.finish(Code::CheckFailed).await;
 
-        let by_operator = stage.retry("operator", task.id).await;
-        assert_eq!(outcome(&by_operator).unwrap().code, Code::Forbidden, "op {op_type}");
-        assert!(stage.deliveries().is_empty(), "op {op_type}");
+        stage.refused_retry("operator", task.id).await;
 
         stage.retry("owner", task.id).await;
         let again = stage.finish(Code::CheckFailed).await;
@@ -315,9 +328,8 @@ async fn a_retry_of_a_start_runs_what_is_registered_by_then() {
     let mut gone = body(&v2(), "m", 0, Same);
     gone["hosts"][0]["bk_supplier_id"] = json!(0);
     stage.call("owner", &format!("{ESB}/unregister_proc_info"), &gone).await.data();
-    let by_operator = stage.retry("operator", task.id).await;
-    assert_eq!(outcome(&by_operator).unwrap().code, Code::Forbidden, "nothing of it is registered any more");
-    assert!(stage.deliveries().is_empty());
+    // Nothing of it is registered any more.
+    stage.refused_retry("operator", task.id).await;
     stage.world.end().await;
 }
 
@@ -326,11 +338,11 @@ async fn a_refusal_for_a_carried_spec_says_so() {
     let stage = Stage::new().await;
     stage.register(&v2(), "m").await;
 
-    let task = stage.submit("viewer", &v2(), &body(&v2(), "m", 2, OtherCommands)).await;
+    let answer = stage.call("viewer", &v2().path, &body(&v2(), "m", 2, OtherCommands)).await;
 
     let expected = "app viewer for user tester may not register in namespace web on host 0:10.0.0.1, and the call \
                     carries a spec that is not registered there: send the registered spec, or ask an administrator \
                     for a role with 'register' there";
-    assert_eq!(outcome(&task).unwrap().message, expected);
+    assert_eq!((answer.code(), answer.message()), (v2().refused_code(), expected));
     stage.world.end().await;
 }

@@ -123,6 +123,17 @@ fn by_address() -> Vec<(Method, String, Value)> {
         native(Method::POST, "/pools/web/web/delete/plan", hosts()),
         native(Method::POST, "/operations", operation("stop")),
         native(Method::POST, "/operations", operation("status")),
+        // Beside a host that may be touched, so that there is a task with rows.
+        native(
+            Method::POST,
+            "/operations",
+            json!({ "operation": "stop", "process": "web/m", "hosts": ["0:NAME", "0:10.0.0.3"] }),
+        ),
+        native(
+            Method::POST,
+            "/operations",
+            json!({ "operation": "status", "process": "web/m", "hosts": ["0:NAME", "0:10.0.0.3"] }),
+        ),
         native(Method::DELETE, "/hosts/0:NAME", json!({})),
         job(3, json!([{ "bk_cloud_id": 0, "ip": "NAME" }])),
         job(4, json!([{ "bk_cloud_id": 0, "ip": "NAME" }])),
@@ -156,6 +167,16 @@ fn by_agent() -> Vec<(Method, String, Value)> {
         native(Method::GET, "/processes/web/m/usage?host=NAME&range=7d", json!({})),
         native(Method::GET, "/processes/web/m/log?host=NAME", json!({})),
         native(Method::POST, "/operations", json!({ "operation": "stop", "process": "web/m", "hosts": ["NAME"] })),
+        native(
+            Method::POST,
+            "/operations",
+            json!({ "operation": "stop", "process": "web/m", "hosts": ["NAME", "0:10.0.0.3"] }),
+        ),
+        native(
+            Method::POST,
+            "/operations",
+            json!({ "operation": "status", "process": "web/m", "hosts": ["NAME", "0:10.0.0.3"] }),
+        ),
     ]
 }
 
@@ -179,6 +200,11 @@ fn by_both() -> Vec<(Method, String, Value)> {
         native(Method::POST, "/operations", operation("stop")),
         native(Method::POST, "/operations", operation("status")),
         native(Method::POST, "/operations", json!({ "operation": "status", "targets": exact })),
+        native(
+            Method::POST,
+            "/operations",
+            json!({ "operation": "stop", "process": "web/m", "hosts": ["0:NAME", "AGENT", "0:10.0.0.3"] }),
+        ),
         native(Method::DELETE, "/processes/web/m", json!({ "hosts": hosts() })),
         native(Method::POST, "/processes/web/m/unregister/plan", json!({ "hosts": hosts() })),
         native(Method::PUT, "/pools", json!({ "hosts": hosts(), "pools": [pool] })),
@@ -254,8 +280,9 @@ async fn a_task_does_not_tell_the_address_of_an_agent_that_was_refused() {
     let world = world().await;
     let state = GATEWAY.replace("/proc", "/task") + "/get_task_state";
     let told = async |address: &str, agent: &str| {
-        let body = json!({ "operation": "stop", "process": "web/m", "hosts": [agent] });
+        let body = json!({ "operation": "stop", "process": "web/m", "hosts": [agent, "0:10.0.0.3"] });
         let (_, made) = call(&world, &Method::POST, "/api/v1/operations", &body).await;
+        assert!(made["task_id"].is_string(), "{made}");
         let asked = json!({ "task_id": made["task_id"], "agent_id_list": [format!("0:{address}")] });
         let (status, mut json) = call(&world, &Method::POST, &state, &asked).await;
         json.as_object_mut().unwrap().remove("request_id");

@@ -8,6 +8,7 @@ use axum::http::{Method, Request, StatusCode};
 use proctor_model::{Class, Classes, Outcome, Role, TaskId};
 use proctor_server::api::{self, RouteInfo};
 use proctor_server::control::Session;
+use proctor_store::conformance::Joining;
 use proctor_store::{AuditPhase, AuditQuery, TargetView};
 use serde_json::{Value, json};
 
@@ -124,7 +125,9 @@ pub(crate) async fn prepare(world: &World, route: &RouteInfo) -> String {
         | "/hosts/{host}/cordon"
         | "/hosts/{host}/rejoin" => {
             by_admin(world, Method::DELETE, &format!("/hosts/{SPARE_HOST}"), json!({})).await;
-            world.enrol(SPARE_HOST, &format!("spare-{}", uuid::Uuid::now_v7())).await;
+            let needs_approval = path == "/hosts/{host}/approve";
+            let spare = Joining::new(SPARE_HOST, &format!("spare-{}", uuid::Uuid::now_v7()));
+            Joining { needs_approval, ..spare }.enrol(&*world.store).await;
             if (method, path) == ("DELETE", "/hosts/{host}/rejoin") {
                 let rejoin = format!("/hosts/{SPARE_HOST}/rejoin");
                 by_admin(world, Method::POST, &rejoin, json!({ "ttl_secs": 60 })).await;
@@ -403,16 +406,14 @@ fn expected(route: &RouteInfo, who: &Who) -> Expected {
     let method = route.method.as_str();
     if let Some(path) = route.path.strip_prefix("/api/v1") {
         return match (method, path) {
-            // Who has no role at all gets no task.
-            ("POST", "/operations") if who.classes.is_empty() => of("202 task open", "403 permission_denied"),
-            ("POST", "/operations") => of("202 task open", "202 task forbidden"),
+            ("POST", "/operations") => of("202 task open", "403 permission_denied"),
             // Somebody else's task is retried by who may read or operate everything; its rows tell nobody else about it.
             ("POST", "/tasks/{task_id}/retry")
                 if !who.classes.contains(Class::Read) && !who.classes.contains(Class::Operate) =>
             {
                 of("403 permission_denied", "403 permission_denied")
             }
-            ("POST", "/tasks/{task_id}/retry") => of("202 task command_failed", "202 task forbidden"),
+            ("POST", "/tasks/{task_id}/retry") => of("202 task command_failed", "403 permission_denied"),
             ("POST", "/tasks/{task_id}/cancel") => of("200 task cancelled", "403 permission_denied"),
             ("POST", "/tasks/{task_id}/pause") => of("200 task open,open", "403 permission_denied"),
             ("POST", "/tasks/{task_id}/resume") => of("200 task success,open", "403 permission_denied"),
@@ -444,14 +445,13 @@ fn expected(route: &RouteInfo, who: &Who) -> Expected {
     match (method, route.path.rsplit('/').next().unwrap_or_default()) {
         (_, "register_proc_info" | "update_proc_info" | "unregister_proc_info" | "set_process_group_info")
         | ("POST" | "PUT" | "DELETE", "procinfo" | "groupinfo") => of("200 rows 0", "200 rows 403"),
-        // Forbidden on its only target, a call of JOB is refused as a whole.
-        (_, "operate_proc" | "operate_process" | "manage_proc") if route.path.contains("/job") => {
-            of("200 task open", whole)
-        }
-        (_, "operate_proc" | "operate_proc_v2" | "operate_proc_multi" | "multioperate") | ("POST", "operate") => {
-            // Who has no role at all gets no task.
-            of("200 task open", if who.classes.is_empty() { whole } else { "200 task forbidden" })
-        }
+        // Forbidden on its only target, an operation is refused as a whole.
+        (
+            _,
+            "operate_proc" | "operate_process" | "manage_proc" | "operate_proc_v2" | "operate_proc_multi"
+            | "multioperate",
+        )
+        | ("POST", "operate") => of("200 task open", whole),
         (_, "get_proc_operate_result" | "get_proc_operate_result_v2") | ("GET", "operate") => of("200 rows 115", whole),
         _ => of("200 code 0", whole),
     }

@@ -1,7 +1,7 @@
 //! What a caller without a role is told, in both languages.
 
 use axum::body::Body;
-use axum::http::{Request, StatusCode};
+use axum::http::{Method, Request, StatusCode};
 use proctor_store::{AuditEntry, AuditPhase, AuditQuery, ProcessQuery};
 use serde_json::{Value, json};
 
@@ -98,11 +98,8 @@ async fn an_operation_on_a_forbidden_target_registers_nothing_there() {
 
     let submitted = as_stranger(&world, &format!("{GATEWAY}/operate_proc_multi"), body, "en").await;
 
-    let task = json!({"task_id": submitted.data()["task_id"]});
-    let result = as_stranger(&world, &format!("{GATEWAY}/get_proc_operate_result_v2"), task, "en").await;
-    for name in ["a", "b"] {
-        assert_eq!(result.data()[format!("0:10.0.0.1:web:{name}")]["error_code"], 403, "{}", result.json);
-    }
+    assert_eq!((submitted.status, submitted.code()), (StatusCode::FORBIDDEN, 1_640_301), "{}", submitted.json);
+    assert_eq!(stored(&world).await.0, 0, "no task");
     assert_eq!(world.store.processes(&ProcessQuery::default()).await.unwrap(), before);
     world.end().await;
 }
@@ -144,24 +141,83 @@ async fn what_an_app_without_any_role_asks_for_stores_nothing_but_a_small_audit_
     world.end().await;
 }
 
-#[tokio::test]
-async fn a_task_of_more_than_a_hundred_refused_targets_and_nothing_else_is_refused_as_a_whole() {
-    let world = World::new().await;
-    world.bind("app:stranger", "viewer", "namespace:elsewhere").await;
-    for number in 0..101 {
-        world.enrol(&format!("0:10.1.0.{number}"), &format!("agent-{number}")).await;
+/// Hosts `agent-0` to `agent-N`, all in a cloud area that the app may not touch; the host of [`World::new`] is not.
+async fn forbidden_hosts(world: &World, count: u32) -> Vec<Value> {
+    for number in 0..count {
+        world.enrol(&format!("3:10.1.0.{number}"), &format!("agent-{number}")).await;
     }
-    let operation = |count: u32| {
-        let agents: Vec<Value> = (0..count).map(|number| json!(format!("agent-{number}"))).collect();
-        json!({"meta": {"namespace": "web", "name": "a"}, "op_type": 0, "spec": spec(), "agent_id_list": agents})
-    };
+    (0..count).map(|number| json!(format!("agent-{number}"))).collect()
+}
 
-    let few = as_stranger(&world, &format!("{ESB}/operate_proc_v2"), operation(100), "en").await;
-    let many = as_stranger(&world, &format!("{ESB}/operate_proc_v2"), operation(101), "en").await;
+#[tokio::test]
+async fn an_operation_that_is_forbidden_on_every_target_makes_no_task() {
+    let world = World::new().await;
+    world.bind("app:stranger", "viewer", "everything").await;
+    let agents = forbidden_hosts(&world, 101).await;
+    let operation = |count: usize| json!({"meta": {"namespace": "web", "name": "a"}, "op_type": 0, "spec": spec(), "agent_id_list": agents[..count]});
 
-    assert!(few.data()["task_id"].is_string());
-    assert_eq!((many.status, many.code()), (StatusCode::OK, 1_306_403), "{}", many.json);
-    assert_eq!(stored(&world).await.0, 1);
+    for count in [1, 100, 101] {
+        let refused = as_stranger(&world, &format!("{ESB}/operate_proc_v2"), operation(count), "en").await;
+
+        assert_eq!((refused.status, refused.code()), (StatusCode::OK, 1_306_403), "{}", refused.json);
+        assert!(refused.message().contains("may not operate in namespace web on host agent-0"), "{}", refused.json);
+        let (tasks, entry) = stored(&world).await;
+        assert_eq!((tasks, entry.draft.phase, entry.draft.target_count), (0, AuditPhase::Refused, count as u64));
+    }
+    world.end().await;
+}
+
+/// What the tables of the store take.
+async fn stored_bytes(world: &World) -> u64 {
+    world.store.sizes().await.unwrap().iter().map(|size| size.bytes).sum()
+}
+
+#[tokio::test]
+async fn what_a_viewer_of_everything_is_refused_does_not_fill_the_store() {
+    const CALLS: usize = 300;
+    let world = World::new().await;
+    world.bind("app:stranger", "viewer", "everything").await;
+    let agents = forbidden_hosts(&world, 100).await;
+    let item = |op_type: u32, agents: &[Value]| json!({"meta": {"namespace": "web", "name": "a"}, "op_type": op_type, "spec": spec(), "agent_id_list": agents});
+    let status =
+        |agent: &str| json!({"meta": {"namespace": "web", "name": "a"}, "op_type": 2, "agent_id_list": [agent]});
+    // Alone, and beside a query that is allowed, of a host that is known and of one that is not.
+    let beside = |allowed: &str| json!({"proc_operate_req": [status(allowed), item(1, &agents)]});
+    let bodies = [json!({"proc_operate_req": [item(1, &agents)]}), beside("0:10.0.0.1"), beside("0:10.9.9.9")];
+    let before = stored_bytes(&world).await;
+    let mut codes = Vec::new();
+
+    for _ in 0..CALLS {
+        for body in &bodies {
+            codes.push(as_stranger(&world, &format!("{ESB}/operate_proc_multi"), body.clone(), "en").await.code());
+        }
+    }
+
+    let grown = stored_bytes(&world).await - before;
+    assert!(grown < 3 * 1024 * 1024, "{grown} bytes");
+    let stored = codes.iter().filter(|code| **code == 0).count();
+    assert!((1..60).contains(&stored), "rows beside others are stored up to a bound: {stored}");
+    assert!(codes.iter().all(|code| [0, 1_306_403].contains(code)), "{codes:?}");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn forbidden_targets_are_rows_beside_as_many_others() {
+    let world = World::new().await;
+    world.bind("app:stranger", "operator", "cloud:0").await;
+    world.post(&format!("{ESB}/register_proc_info"), registered("a", "10.0.0.1")).await.data();
+    let agents = forbidden_hosts(&world, 1).await;
+    let who = json!({"bk_app_code": "stranger", "bk_app_secret": SECRET, "bk_username": "stranger"});
+    let stop = json!({"operation": "stop", "process": "web/a", "hosts": ["0:10.0.0.1", agents[0]]});
+
+    for _ in 0..100 {
+        let made = world.call(&who, &Method::POST, "/api/v1/operations", &stop).await;
+        assert_eq!(made.status, StatusCode::ACCEPTED, "{}", made.json);
+        let rows = format!("/api/v1/tasks/{}/targets", made.json["task_id"].as_str().unwrap());
+        let rows = world.call(&who, &Method::GET, &rows, &json!({})).await.json;
+        let refused = rows["targets"].as_array().unwrap().iter().filter(|row| row["code"] == 403).count();
+        assert_eq!((refused, &rows["targets"][1]["code"]), (1, &json!(403)), "{rows}");
+    }
     world.end().await;
 }
 

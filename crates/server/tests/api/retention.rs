@@ -293,3 +293,21 @@ async fn a_status_query_leaves_no_audit_entry_and_a_start_does() {
     assert_eq!(newest().await, before.map(|seq| seq + 1));
     world.end().await;
 }
+
+#[tokio::test]
+async fn every_table_of_the_store_is_in_the_list_of_what_grows() {
+    let world = World::new().await;
+    let document = std::fs::read_to_string(format!("{}/../../docs/operations.md", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let rows = document.lines().skip_while(|line| !line.starts_with("| table | grows with |")).skip(2);
+    let rows = rows.take_while(|line| line.starts_with('|'));
+    let mut listed: Vec<&str> = rows.flat_map(|row| row.split('|').nth(1).unwrap().split(',').map(str::trim)).collect();
+    listed.sort_unstable();
+
+    let stored = world.store.sizes().await.unwrap();
+
+    let mut stored: Vec<&str> = stored.iter().map(|size| size.table.as_str()).collect();
+    stored.retain(|table| !table.starts_with("sqlite_"));
+    stored.sort_unstable();
+    assert_eq!(stored, listed);
+    world.end().await;
+}

@@ -166,6 +166,8 @@ async fn a_session_renews_its_own_key_and_no_other() {
 
     link.send(FromAgent::Renew { csr_der: agent.key.csr_der().unwrap() }).await.unwrap();
     let renewed = next(&mut link).await;
+    leave(&world, &agent, link).await;
+    let mut link = agent.session(&world, "another run").await;
     link.send(FromAgent::Renew { csr_der: AgentKey::generate().unwrap().csr_der().unwrap() }).await.unwrap();
 
     assert!(matches!(renewed, FromServer::Renewed { .. }), "{renewed:?}");
@@ -175,6 +177,31 @@ async fn a_session_renews_its_own_key_and_no_other() {
 
 async fn certificates_signed(world: &World) -> f64 {
     world.metric("proctor_certificates_signed_total").await.unwrap()
+}
+
+#[tokio::test]
+async fn an_agent_that_asks_for_certificates_all_the_time_gets_one() {
+    let world = World::new().await;
+    let mut agent = world.agent(HOST, "owner").await;
+    let mut link = agent.session(&world, "run").await;
+    let before = certificates_signed(&world).await;
+
+    for _ in 0..100 {
+        link.send(FromAgent::Renew { csr_der: agent.key.csr_der().unwrap() }).await.unwrap();
+    }
+    // Its answer comes after all that was said before.
+    link.send(FromAgent::Beat).await.unwrap();
+    let mut renewed = 0;
+    loop {
+        match next(&mut link).await {
+            FromServer::Renewed { .. } => renewed += 1,
+            FromServer::Beat => break,
+            _ => {}
+        }
+    }
+
+    assert_eq!((renewed, certificates_signed(&world).await - before), (1, 1.0));
+    world.end().await;
 }
 
 /// For many hosts, which it places in this business.

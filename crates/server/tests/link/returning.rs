@@ -6,6 +6,7 @@ use futures::SinkExt;
 use proctor_pki::{AgentKey, certificate_der, seal_return};
 use proctor_runtime::clock;
 use proctor_server::gateway;
+use proctor_store::SessionOpening;
 use proctor_wire::{AgentCodec, FromAgent, FromServer};
 
 use crate::support::{Agent, World, dial, leave, next};
@@ -74,6 +75,23 @@ async fn an_agent_that_was_away_for_too_long_waits_for_an_operator_and_comes_bac
     assert!(reason.contains("has expired"), "once: {reason}");
     let audited: Vec<_> = world.audited("return_host").await.into_iter().map(|entry| entry.outcome).collect();
     assert!(audited.contains(&"expired certificate replaced".to_owned()), "{audited:?}");
+    world.end().await;
+}
+
+/// As a server finds it that was restarted: the store says that the host is online.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_was_online_when_the_server_went_down_waits_for_an_operator_like_any_other() {
+    let world = World::new().await;
+    let agent = away_for(&world, "0:127.0.0.1", "one", 40).await;
+    let opening = SessionOpening::new(agent.id.clone(), agent.key.fingerprint());
+    world.store.open_session(&opening, clock::unix_millis()).await.unwrap().unwrap();
+
+    let (reason, retry) = come_back(&world, &agent, &agent.key).await.unwrap_err();
+
+    assert!(reason.contains("proctor hosts approve 0:127.0.0.1") && retry, "{reason}");
+    assert!(waits(&world, &agent).await);
+    approve(&world, &agent).await;
+    come_back(&world, &agent, &agent.key).await.expect("the approval counts");
     world.end().await;
 }
 

@@ -164,4 +164,7 @@ async fn a_host_that_awaits_approval_gets_no_work_until_an_administrator_lets_it
     assert!(approved.get("awaits_approval").is_none(), "{approved}");
     assert!(world.store.open_session(&opening, 3).await.unwrap().is_ok());
     assert_eq!(world.post("/hosts/10.9.9.9/approve", json!({})).await.0, StatusCode::NOT_FOUND);
+    let (again, refused) = world.post("/hosts/10.0.0.9/approve", json!({})).await;
+    assert_eq!(again, StatusCode::CONFLICT, "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("is not waiting for approval"), "{refused}");
 }

@@ -2,14 +2,13 @@
 //!
 //! Absent: presence between sessions and heartbeats, which live in memory.
 
-use std::net::IpAddr;
-
 use async_trait::async_trait;
 use proctor_model::{AgentId, HostKey};
 
 use crate::{
     Cordon, EndedSession, EnrolRefusal, Enrolled, Enrolment, HostLocation, HostQuery, HostRecord, HostRemoval,
-    JoinToken, JoinTokenRecord, Millis, PeerTrust, Refusal, Result, SessionOpening, SessionRefusal, UnservedHost,
+    JoinToken, JoinTokenRecord, Millis, PeerTrust, Refusal, Result, ReturnRequest, SessionOpening, SessionRefusal,
+    UnservedHost,
 };
 
 /// Enrolment, hosts and their sessions.
@@ -42,26 +41,19 @@ pub trait HostStore: Send + Sync + std::fmt::Debug {
     /// means that no agent serves the host.
     async fn set_cordon(&self, host: &HostKey, cordon: Option<Cordon>) -> Result<Option<Option<Cordon>>>;
     /// From now on the host may open sessions with this key; if it enrolled with another key, nothing changes.
-    /// Returns whether it was waiting; None if no agent serves the host. A host that is not connected and asks to
-    /// replace an expired certificate may do so once within a day, and again within a quarter of an hour if it has
-    /// not opened a session by then.
+    /// Returns whether it was waiting; None if no agent serves the host. A host that asks to replace an expired
+    /// certificate may do so once within a day, and again within a quarter of an hour if it has not opened a session
+    /// by then.
     async fn approve_host(
         &self,
         host: &HostKey,
         key: &str,
         now: Millis,
     ) -> Result<std::result::Result<Option<bool>, Refusal>>;
-    /// Whether the agent with this key may get another certificate: always while its own `is_valid`, otherwise only
+    /// Whether the agent with this key may get another certificate: always while its own is valid, otherwise only
     /// after an operator's approval. An agent that may not, and has not lost its host, waits for approval from now
-    /// on, unless the host is connected: then this is an old copy of it. Both are audited once.
-    async fn let_back(
-        &self,
-        agent: &AgentId,
-        key_fingerprint: &str,
-        is_valid: bool,
-        remote: Option<IpAddr>,
-        now: Millis,
-    ) -> Result<std::result::Result<(), SessionRefusal>>;
+    /// on, unless the host is served: then this is an old copy of it. Both are audited once.
+    async fn let_back(&self, request: &ReturnRequest, now: Millis) -> Result<std::result::Result<(), SessionRefusal>>;
     /// The first step of a removal: from now on the host is unknown, no key opens it, and its address is free for a
     /// new one. None if the host is unknown.
     async fn begin_host_removal(&self, host: &HostKey) -> Result<Option<HostRemoval>>;

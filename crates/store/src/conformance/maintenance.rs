@@ -9,7 +9,7 @@ use super::tasks::{id, operation, task};
 use super::{agent, ended, enrol, enrolment, host, opening, token};
 use crate::{
     AuditQuery, Cordon, Enrolment, EventQuery, FinishedTarget, HostQuery, HostRecord, JoinToken, NewTask, PeerTrust,
-    ProcessQuery, Refusal, Rollout, RolloutState, SessionOpening, SessionRefusal, Store,
+    ProcessQuery, Refusal, ReturnRequest, Rollout, RolloutState, SessionOpening, SessionRefusal, Store,
 };
 
 fn cordon(reason: &str, until: Option<i64>) -> Cordon {
@@ -85,7 +85,14 @@ pub async fn an_agent_with_an_expired_certificate_comes_back_once_an_operator_sa
     const DAY: i64 = 24 * 3600 * 1000;
     enrol(&*store, 2).await;
     let agent = opening(0).agent;
-    let let_back = async |key: &str, now| store.let_back(&agent, key, false, None, now).await.unwrap();
+    let request = |key: &str, is_served| ReturnRequest {
+        agent: agent.clone(),
+        key_fingerprint: key.to_owned(),
+        is_valid: false,
+        is_served,
+        remote: None,
+    };
+    let let_back = async |key: &str, now| store.let_back(&request(key, false), now).await.unwrap();
     let expired = Err(SessionRefusal::CertificateExpired { host: host(0) });
     let entries = async || {
         let query = AuditQuery { action: Some("return_host".to_owned()), limit: 100, ..AuditQuery::default() };
@@ -95,7 +102,8 @@ pub async fn an_agent_with_an_expired_certificate_comes_back_once_an_operator_sa
     assert!(matches!(let_back("another key", 9).await, Err(SessionRefusal::KeyReplaced { .. })));
     let waiting = async || store.hosts_by_key(&[host(0)]).await.unwrap().pop().flatten().unwrap().awaits_approval;
     assert!(!waiting().await, "who has not its key does not make it wait");
-    assert_eq!(store.let_back(&agent, "key-0", true, None, 9).await.unwrap(), Ok(()), "its clock is ahead");
+    let valid = ReturnRequest { is_valid: true, ..request("key-0", false) };
+    assert_eq!(store.let_back(&valid, 9).await.unwrap(), Ok(()), "its clock is ahead");
     assert!(!waiting().await);
     assert_eq!(store.approve_host(&host(0), "key-0", 9).await.unwrap(), Ok(Some(false)));
     assert_eq!(let_back("key-0", 10).await, expired, "an approval before it asked allows nothing");
@@ -114,10 +122,18 @@ pub async fn an_agent_with_an_expired_certificate_comes_back_once_an_operator_sa
     assert_eq!(let_back("key-0", 12 + DAY).await, expired, "and so it has a day after an approval");
     assert_eq!(store.approve_host(&host(0), "key-0", 12 + DAY).await.unwrap(), Ok(Some(true)));
     store.open_session(&opening(0), 13 + DAY).await.unwrap().unwrap();
-    assert_eq!(let_back("key-0", 14 + DAY).await, expired, "once, until it is back");
+    let of_copy = store.let_back(&request("key-0", true), 14 + DAY).await.unwrap();
+    assert_eq!(of_copy, expired, "once, until it is back");
     assert!(!waiting().await, "an old copy of its state does not take a live host out of service");
     assert_eq!(store.approve_host(&host(0), "key-0", 14 + DAY).await.unwrap(), Ok(Some(false)));
-    assert_eq!(let_back("key-0", 14 + DAY).await, expired, "nor is there anything to approve");
+    let of_copy = store.let_back(&request("key-0", true), 14 + DAY).await.unwrap();
+    assert_eq!(of_copy, expired, "nor is there anything to approve");
+    // A server that has just started: the store says that the host is online, and it is not.
+    assert_eq!(let_back("key-0", 14 + DAY).await, expired);
+    assert!(waiting().await);
+    assert_eq!(store.approve_host(&host(0), "key-0", 14 + DAY).await.unwrap(), Ok(Some(true)));
+    assert_eq!(store.approve_host(&host(0), "key-0", 15 + DAY).await.unwrap(), Ok(Some(true)), "said twice");
+    assert_eq!(let_back("key-0", 15 + DAY).await, Ok(()));
     store.revoke_host(&host(0), 15 + DAY).await.unwrap().unwrap();
     assert!(matches!(let_back("key-0", 16 + DAY).await, Err(SessionRefusal::Revoked { .. })));
     assert!(!waiting().await, "and a revoked key waits for nothing");

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use proctor_model::{Code, Message, OperationKind, Outcome};
 use tokio::task::JoinSet;
+use uuid::Uuid;
 
 use super::enrolment::token_for;
 use super::events::{exits, sequences};
 use super::pools::pool;
 use super::tasks::{id, operation, task};
-use super::{agent, enrol, enrolment, host, key, opening, prune, registration, token};
+use super::{agent, enrol, enrolment, host, key, opening, prune, registration, token, upgrades};
 use crate::audit::verify;
 use crate::{
     AuditAnchor, AuditDraft, AuditPhase, AuditQuery, Enrolment, EventQuery, JoinToken, NewTask, Prune, RegisterMode,
-    Store, TaskItem, TokenKind, Uptime, User, UserToken,
+    Store, TaskItem, TokenKind, UPGRADES_KEPT_MAX, UpgradeState, Uptime, User, UserToken,
 };
 
 const HOUR: Uptime = 3_600_000;
@@ -116,7 +117,29 @@ pub async fn a_large_task_goes_slice_by_slice_and_cannot_be_read_meanwhile(store
         }
     }
 
-    assert_eq!(slices, [1, 1000, 1000, 500, 1, 1, 0], "it is marked, its outcomes and its process go, then itself");
+    let expected = [1, 1000, 1000, 500, 1, 3, 1, 0];
+    assert_eq!(slices, expected, "it is marked, its outcomes, its process and its targets go, then itself");
+}
+
+pub async fn the_oldest_upgrades_go_slice_by_slice(store: Arc<dyn Store>) {
+    let hosts = |count| (0..count).map(upgrades::host).collect::<Vec<_>>();
+    let cancelled = upgrades::transition(&[UpgradeState::Running], UpgradeState::Cancelled, "over");
+    for number in 0..u128::from(UPGRADES_KEPT_MAX) + 2 {
+        let large = if number == 0 { hosts(2500) } else { hosts(1) };
+        store.begin_upgrade(upgrades::upgrade(number), large).await.unwrap().unwrap();
+        store.set_upgrade_state(Uuid::from_u128(number), cancelled.clone(), 1).await.unwrap();
+    }
+
+    let mut slices = Vec::new();
+    while let rows = store.prune(Prune::Upgrades).await.unwrap()
+        && rows > 0
+    {
+        slices.push(rows);
+    }
+
+    assert_eq!(slices, [1000, 1000, 500, 1, 1, 1]);
+    assert_eq!(store.upgrade(Uuid::from_u128(1)).await.unwrap(), None);
+    assert!(store.upgrade(Uuid::from_u128(2)).await.unwrap().is_some());
 }
 
 pub async fn no_slice_holds_the_writer_for_more_than_a_thousand_rows(store: Arc<dyn Store>) {

@@ -12,7 +12,7 @@ use crate::{
 
 const NOW: i64 = 1_000;
 
-fn upgrade(number: u128) -> Upgrade {
+pub(super) fn upgrade(number: u128) -> Upgrade {
     let build = UpgradeBuild { arch: "x86_64".into(), name: "agent".into(), sha256: "ab".repeat(32), size: 7 };
     Upgrade {
         id: Uuid::from_u128(number),
@@ -33,10 +33,10 @@ fn upgrade(number: u128) -> Upgrade {
     }
 }
 
-fn host(number: u32) -> UpgradeHost {
+pub(super) fn host(number: u32) -> UpgradeHost {
     UpgradeHost {
         agent: format!("a-{number}").parse().unwrap(),
-        host: format!("0:10.0.0.{number}").parse().unwrap(),
+        host: format!("0:10.0.{}.{}", number / 250, number % 250).parse().unwrap(),
         ring: number,
         state: UpgradeHostState::Waiting,
         reason: Message::foreign(String::new()),
@@ -49,7 +49,7 @@ fn change(number: u32, state: UpgradeHostState, reason: Message) -> UpgradeHostC
     UpgradeHostChange { agent: host(number).agent, state, reason }
 }
 
-fn transition(from: &[UpgradeState], to: UpgradeState, reason: &str) -> UpgradeTransition {
+pub(super) fn transition(from: &[UpgradeState], to: UpgradeState, reason: &str) -> UpgradeTransition {
     UpgradeTransition { from: from.to_vec(), to, reason: reason.to_owned(), makers: None }
 }
 

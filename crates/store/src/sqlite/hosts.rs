@@ -256,7 +256,7 @@ pub(super) fn approve(
     let address = (host.cloud, host.ip.to_string());
     let known: Option<(bool, String)> = connection
         .prepare_cached(
-            "SELECT awaits_approval OR (returning_since IS NOT NULL AND return_until IS NULL AND online = 0), fingerprint
+            "SELECT awaits_approval OR returning_since IS NOT NULL, fingerprint
              FROM host WHERE cloud = ?1 AND ip = ?2 AND agent IS NOT NULL",
         )?
         .query_row((address.0, &address.1), |row| Ok((row.get(0)?, row.get(1)?)))
@@ -268,7 +268,7 @@ pub(super) fn approve(
     connection
         .prepare_cached(
             "UPDATE host SET awaits_approval = 0,
-                    return_until = iif(returning_since IS NOT NULL AND online = 0, ?3, return_until)
+                    return_until = iif(returning_since IS NOT NULL, ?3, return_until)
              WHERE cloud = ?1 AND ip = ?2 AND agent IS NOT NULL",
         )?
         .execute((address.0, address.1, return_until))?;

@@ -1,7 +1,5 @@
 //! Which key may speak for a host: sessions, revocation, removal, and permission to rejoin.
 
-use std::net::IpAddr;
-
 use proctor_model::{AgentId, Classes, HostKey};
 use rusqlite::{Connection, OptionalExtension};
 
@@ -9,7 +7,9 @@ use super::audit;
 use super::column::{counter, host_key, parsed, signed, to_json};
 use super::failure::Tried;
 use super::followers;
-use crate::{AuditDraft, AuditPhase, ENROLMENT_ACTOR, HostRemoval, Millis, SessionOpening, SessionRefusal};
+use crate::{
+    AuditDraft, AuditPhase, ENROLMENT_ACTOR, HostRemoval, Millis, ReturnRequest, SessionOpening, SessionRefusal,
+};
 
 /// A replaced or revoked key, and state that is older than what was settled, open nothing. A permission to rejoin
 /// admits older state once.
@@ -71,15 +71,13 @@ const ASK_AGAIN_MS: Millis = 15 * 60 * 1000;
 /// A replaced or revoked key never comes back; nor does one before an operator has approved it.
 pub(super) fn let_back(
     connection: &Connection,
-    agent: &AgentId,
-    key_fingerprint: &str,
-    is_valid: bool,
-    remote: Option<IpAddr>,
+    request: &ReturnRequest,
     now: Millis,
 ) -> Tried<Result<(), SessionRefusal>> {
+    let ReturnRequest { agent, key_fingerprint, is_valid, is_served, remote } = request;
     let mut statement = connection.prepare_cached(
         "SELECT id, fingerprint = ?2, revoked_at IS NOT NULL, awaits_approval, returning_since IS NOT NULL,
-                coalesce(return_until > ?3, 0), cloud, supplier, ip, online
+                coalesce(return_until > ?3, 0), cloud, supplier, ip
          FROM host WHERE agent = ?1",
     )?;
     let mut rows = statement.query((agent.as_str(), key_fingerprint, now))?;
@@ -98,11 +96,11 @@ pub(super) fn let_back(
     if awaits_approval {
         return Ok(Err(SessionRefusal::AwaitsApproval { host }));
     }
-    if is_valid {
+    if *is_valid {
         return Ok(Ok(()));
     }
     // The host is served: this is an old copy of its state, and there is nothing to approve.
-    if row.get(9)? {
+    if *is_served {
         return Ok(Err(SessionRefusal::CertificateExpired { host }));
     }
     let entry = |phase, outcome: &str| AuditDraft {
@@ -110,7 +108,7 @@ pub(super) fn let_back(
         of: None,
         app: ENROLMENT_ACTOR.to_owned(),
         user: format!("agent {agent}"),
-        remote,
+        remote: *remote,
         request_id: String::new(),
         action: "return_host".to_owned(),
         classes: Classes::default(),

@@ -7,12 +7,16 @@ use super::column::{counter, signed};
 use super::failure::Tried;
 use super::{audit, identity};
 use crate::audit::FIRST_HASH;
-use crate::{AuditAnchor, Millis, Prune, TableSize, Uptime};
+use crate::{AuditAnchor, Millis, Prune, TableSize, UPGRADES_KEPT_MAX, Uptime};
 
 /// Rows deleted per step: a few milliseconds of the writer.
 const SLICE_ROWS: u32 = 1000;
-/// Specs searched for at a time. Each is deleted separately: no index says what refers to it.
-const SPECS_FOUND_MAX: u32 = 100;
+/// Chunks of a task's targets deleted per step: some hundred kilobytes each.
+const SLICE_CHUNKS: u32 = 10;
+/// Specs searched for at a time: that reads every task.
+const SPECS_FOUND_MAX: u32 = 1000;
+/// How many of these are deleted per step.
+pub(super) const SLICE_SPECS: usize = 100;
 /// Distance between marks, so that keeping something for a year takes a few thousand of them.
 const MARK_EVERY: Uptime = 3_600_000;
 /// Marks older than anything that is kept are useless.
@@ -56,6 +60,7 @@ pub(super) fn prune(connection: &Connection, what: Prune) -> Tried<u64> {
         Prune::BriefTasks { before } => tasks(connection, FORGET_BRIEF_TASKS, before),
         Prune::Events { before, keep } => events(connection, before, keep),
         Prune::RemovedHosts => identity::remove_any_slice(connection),
+        Prune::Upgrades => upgrades(connection),
         Prune::Tombstones { before } => tombstones(connection, before),
         Prune::Tokens { before, now } => tokens(connection, before, now),
         Prune::Specs { .. } | Prune::Nonces { .. } => Ok(0), // found by a reader first
@@ -94,7 +99,15 @@ fn tasks(connection: &Connection, forget: &str, before: Uptime) -> Tried<u64> {
     if deleted > 0 {
         return Ok(deleted as u64);
     }
-    // What remains are chunks of a thousand targets each.
+    let deleted = connection
+        .prepare_cached(
+            "DELETE FROM task_chunk WHERE task = ?1 AND first_index IN
+                 (SELECT first_index FROM task_chunk WHERE task = ?1 ORDER BY first_index LIMIT ?2)",
+        )?
+        .execute((task, SLICE_CHUNKS))?;
+    if deleted > 0 {
+        return Ok(deleted as u64);
+    }
     Ok(connection.prepare_cached("DELETE FROM task WHERE seq = ?1")?.execute([task])? as u64)
 }
 
@@ -166,17 +179,18 @@ pub(super) fn note_generations(connection: &Connection, seen: &[(AgentId, u64)])
 /// records the newest one that was deleted, in case its agent comes back from an older snapshot.
 fn tombstones(connection: &Connection, before: Uptime) -> Tried<u64> {
     let newest = newest_before(connection, "generation", before)?;
+    // CROSS JOIN: the tombstones come first, by their index.
     let of_processes = "DELETE FROM process WHERE id IN
-             (SELECT process.id FROM process JOIN host ON host.id = process.host
-              WHERE spec IS NULL AND generation <= min(?1, seen_generation) LIMIT ?2)
+             (SELECT process.id FROM process CROSS JOIN host ON host.id = process.host
+              WHERE spec IS NULL AND generation <= ?1 AND generation <= seen_generation LIMIT ?2)
          RETURNING host, generation";
     let deleted = delete_tombstones(connection, of_processes, newest)?;
     if deleted > 0 {
         return Ok(deleted);
     }
     let of_pools = "DELETE FROM pool WHERE (namespace, id, host) IN
-             (SELECT pool.namespace, pool.id, pool.host FROM pool JOIN host ON host.id = pool.host
-              WHERE deleted AND generation <= min(?1, seen_generation) LIMIT ?2)
+             (SELECT pool.namespace, pool.id, pool.host FROM pool CROSS JOIN host ON host.id = pool.host
+              WHERE deleted AND generation <= ?1 AND generation <= seen_generation LIMIT ?2)
          RETURNING host, generation";
     delete_tombstones(connection, of_pools, newest)
 }
@@ -231,14 +245,36 @@ pub(super) fn unused_specs(connection: &Connection, before: Uptime) -> Tried<Vec
     Ok(ids.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Deletes one that [`unused_specs`] found. Whoever has referred to it since has also recorded its use.
-pub(super) fn delete_spec(connection: &Connection, id: i64, before: Uptime) -> Tried<u64> {
-    let deleted =
-        connection.prepare_cached("DELETE FROM spec WHERE id = ?1 AND used_uptime < ?2")?.execute((id, before))?;
+/// Deletes some that [`unused_specs`] found. Whoever refers to one since has also noted its use.
+pub(super) fn delete_specs(connection: &Connection, ids: &[i64], before: Uptime) -> Tried<u64> {
+    let mut statement = connection.prepare_cached("DELETE FROM spec WHERE id = ?1 AND used_uptime < ?2")?;
+    let mut deleted = 0;
+    for id in ids {
+        deleted += statement.execute((id, before))?;
+    }
     Ok(deleted as u64)
 }
 
-/// Records that a spec is in use now.
+/// Those that are over, beyond the newest: their hosts first.
+fn upgrades(connection: &Connection) -> Tried<u64> {
+    let oldest: Option<i64> = connection
+        .prepare_cached("SELECT min(seq) FROM upgrade HAVING count(*) > ?1")?
+        .query_row([UPGRADES_KEPT_MAX], |row| row.get(0))
+        .optional()?;
+    let Some(upgrade) = oldest else { return Ok(0) };
+    let deleted = connection
+        .prepare_cached(
+            "DELETE FROM upgrade_host WHERE upgrade = ?1 AND agent IN
+                 (SELECT agent FROM upgrade_host WHERE upgrade = ?1 ORDER BY agent LIMIT ?2)",
+        )?
+        .execute((upgrade, SLICE_ROWS))?;
+    if deleted > 0 {
+        return Ok(deleted as u64);
+    }
+    Ok(connection.prepare_cached("DELETE FROM upgrade WHERE seq = ?1")?.execute([upgrade])? as u64)
+}
+
+/// Notes that a spec is used now.
 pub(super) fn use_spec(connection: &Connection, id: i64) -> Tried<()> {
     connection
         .prepare_cached("UPDATE spec SET used_uptime = ms FROM uptime WHERE spec.id = ?1 AND used_uptime < ms - ?2")?

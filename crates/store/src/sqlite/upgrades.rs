@@ -6,10 +6,7 @@ use uuid::Uuid;
 
 use super::column::{from_json, parsed, to_json, uuid};
 use super::failure::{Failure, Tried};
-use crate::{
-    Millis, UPGRADES_KEPT_MAX, Upgrade, UpgradeHost, UpgradeHostChange, UpgradeHostState, UpgradePlan,
-    UpgradeTransition,
-};
+use crate::{Millis, Upgrade, UpgradeHost, UpgradeHostChange, UpgradeHostState, UpgradePlan, UpgradeTransition};
 
 const SELECT: &str = "SELECT id, plan, state, reason, created_by, created_at, changed_at, makers FROM upgrade ";
 
@@ -60,8 +57,6 @@ pub(super) fn begin(connection: &Connection, upgrade: &Upgrade, hosts: &[Upgrade
             host.changed_at,
         ))?;
     }
-    // The newest ones are kept.
-    connection.prepare_cached("DELETE FROM upgrade WHERE seq <= ?1 - ?2")?.execute((seq, UPGRADES_KEPT_MAX))?;
     Ok(Ok(()))
 }
 

@@ -89,9 +89,12 @@ super::catalogue! { Server:
     task_is_not_over(task: text) = "task {task} is not over: wait for its end, or cancel it" | "任务 {task} 尚未结束：请等待其结束，或取消任务";
     task_has_no_failed(task: text) = "task {task} has no failed targets" | "任务 {task} 没有失败的目标";
     too_many_unknown_targets(targets: text, mebibytes: text, secs: text) =
-        "{targets} targets of this call are unknown, not registered or forbidden, and a caller may leave {mebibytes} MiB \
+        "{targets} targets of this call are unknown or not registered, and a caller may leave {mebibytes} MiB \
          of such targets in an hour: leave them out, or try again in {secs} s" |
-        "该请求中有 {targets} 个目标不存在、未注册或没有权限，而每个调用方每小时最多留下 {mebibytes} MiB 这样的目标：请去掉它们，或在 {secs} 秒后重试";
+        "该请求中有 {targets} 个目标不存在或未注册，而每个调用方每小时最多留下 {mebibytes} MiB 这样的目标：请去掉它们，或在 {secs} 秒后重试";
+    too_many_forbidden(forbidden: text, targets: text) =
+        "{forbidden} of the {targets} targets of this call are forbidden, more than the task may list: leave them out" |
+        "该请求的 {targets} 个目标中有 {forbidden} 个没有权限，超过了任务可以列出的数量：请去掉它们";
     too_many_open_targets(limit: text) =
         "too many targets are open (limit {limit}): try again in a moment" |
         "未结束的目标过多（上限 {limit}），请稍后重试";
@@ -206,6 +209,10 @@ super::catalogue! { Server:
         "host {host} has never enrolled an agent, or you may not read it" |
         "主机 {host} 从未安装 Agent，或您没有查看权限";
     no_such_host_yet() = "no such host has enrolled yet" | "尚无这样的主机注册";
+    host_does_not_wait(host: text) =
+        "host {host} is not waiting for approval: it was approved before, or its agent has not asked yet; an agent that is \
+         refused asks again within two minutes, and its log says why it was" |
+        "主机 {host} 没有在等待批准：它此前已被批准，或其 Agent 尚未请求；被拒绝的 Agent 会在两分钟内再次请求，原因见其日志";
     host_is_not_cordoned(host: text) = "host {host} is not cordoned" | "主机 {host} 不在维护状态";
     relay_never_enrolled(relay: text) = "relay {relay} has never enrolled" | "中继 {relay} 从未注册";
     not_registered_on_host(process: text, host: text) =

@@ -52,7 +52,7 @@ pub(super) async fn uncordon(
     }
 }
 
-/// Approves a new host that enrolled while every new host needs approval. An approved host stays as it is.
+/// Lets a host in that waits for approval: a new one, or one whose certificate has expired.
 #[utoipa::path(post, path = "/hosts/{host}/approve", operation_id = "approve_host", params(("host" = String, Path)),
                request_body = Option<ApproveRequest>, tag = "hosts", responses((status = 200, body = HostView)))]
 pub(super) async fn approve(
@@ -68,7 +68,10 @@ pub(super) async fn approve(
     let of_key = body.key.map(given_key).transpose()?.unwrap_or_else(|| record.key_fingerprint.clone());
     let target = format!("host {key} agent {} key {of_key}", record.agent);
     let work = async move |control: Control| control.approve_host(&key, &of_key).await;
-    caller.administer_telling(&state, "approve_host", [target], work, told_approved).await?;
+    let was_waiting = caller.administer_telling(&state, "approve_host", [target], work, told_approved).await?;
+    if was_waiting == Some(false) && !state.control.is_connected(&record.agent) {
+        return Err(NativeError::new(Kind::Conflict, messages::host_does_not_wait(key)));
+    }
     let found = state.control.resolve(&[HostRef::Key(key)]).await?.pop().flatten();
     let record = found.ok_or_else(|| host_identity::unknown(&key))?;
     Ok(Json(hosts::view(record, &state.control)))
@@ -86,7 +89,7 @@ fn given_key(text: String) -> std::result::Result<String, FieldError> {
 fn told_approved(was_waiting: &Option<bool>) -> String {
     match was_waiting {
         Some(true) => "approved",
-        Some(false) => "was approved already",
+        Some(false) => "was not waiting",
         None => "not known",
     }
     .to_owned()

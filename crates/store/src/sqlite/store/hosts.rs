@@ -1,15 +1,13 @@
 //! Enrolment, hosts and their sessions.
 
-use std::net::IpAddr;
-
 use async_trait::async_trait;
 use proctor_model::{AgentId, HostKey};
 
 use crate::sqlite::{SqliteStore, enrolment, followers, hosts, identity};
 use crate::{
     Cordon, EndedSession, EnrolRefusal, Enrolled, Enrolment, HostLocation, HostQuery, HostRecord, HostRemoval,
-    HostStore, JoinToken, JoinTokenRecord, Millis, PeerTrust, Refusal, Result, SessionOpening, SessionRefusal,
-    UnservedHost,
+    HostStore, JoinToken, JoinTokenRecord, Millis, PeerTrust, Refusal, Result, ReturnRequest, SessionOpening,
+    SessionRefusal, UnservedHost,
 };
 
 /// How long an operator's approval to come back with an expired certificate is valid.
@@ -61,16 +59,9 @@ impl HostStore for SqliteStore {
         self.writer.run("approve a host", move |c| hosts::approve(c, &host, key, until)).await
     }
 
-    async fn let_back(
-        &self,
-        agent: &AgentId,
-        key_fingerprint: &str,
-        is_valid: bool,
-        remote: Option<IpAddr>,
-        now: Millis,
-    ) -> Result<std::result::Result<(), SessionRefusal>> {
-        let (agent, key) = (agent.clone(), key_fingerprint.to_owned());
-        self.writer.run("let an agent back", move |c| identity::let_back(c, &agent, &key, is_valid, remote, now)).await
+    async fn let_back(&self, request: &ReturnRequest, now: Millis) -> Result<std::result::Result<(), SessionRefusal>> {
+        let request = request.clone();
+        self.writer.run("let an agent back", move |c| identity::let_back(c, &request, now)).await
     }
 
     async fn revoke_host(&self, host: &HostKey, now: Millis) -> Result<Option<Vec<(AgentId, u64)>>> {

@@ -62,8 +62,8 @@ impl UpkeepStore for SqliteStore {
             Prune::Specs { before } => {
                 let unused = self.readers.run(WHAT, move |c| retention::unused_specs(c, before)).await?;
                 let mut deleted = 0;
-                for id in unused {
-                    deleted += self.writer.run(WHAT, move |c| retention::delete_spec(c, id, before)).await?;
+                for slice in unused.chunks(retention::SLICE_SPECS).map(<[i64]>::to_vec) {
+                    deleted += self.writer.run(WHAT, move |c| retention::delete_specs(c, &slice, before)).await?;
                 }
                 Ok(deleted)
             }
@@ -78,6 +78,7 @@ impl UpkeepStore for SqliteStore {
             | Prune::BriefTasks { .. }
             | Prune::Events { .. }
             | Prune::RemovedHosts
+            | Prune::Upgrades
             | Prune::Tombstones { .. }
             | Prune::Tokens { .. }
             | Prune::Audit { .. } => self.writer.run(WHAT, move |c| retention::prune(c, what)).await,
