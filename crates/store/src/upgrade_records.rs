@@ -113,7 +113,7 @@ pub struct Upgrade {
     pub plan: UpgradePlan,
     pub state: UpgradeState,
     /// Why it is paused or over.
-    pub reason: String,
+    pub reason: Message,
     pub created_by: String,
     /// Whose rights it goes on with: those of who began it, or of who resumed it last. None for the server's own.
     pub makers: Vec<Subject>,
@@ -127,7 +127,7 @@ pub struct UpgradeTransition {
     /// In any other state, nothing changes.
     pub from: Vec<UpgradeState>,
     pub to: UpgradeState,
-    pub reason: String,
+    pub reason: Message,
     /// Who answers for it from now on, where that changes.
     pub makers: Option<Vec<Subject>>,
 }
@@ -142,6 +142,25 @@ pub struct UpgradeHost {
     pub reason: Message,
     pub version_before: String,
     pub changed_at: Millis,
+}
+
+/// Which hosts of an upgrade to read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpgradeHostQuery {
+    pub state: Option<UpgradeHostState>,
+    /// Only those behind this place in the order.
+    pub after: Option<u32>,
+    /// None: all of them.
+    pub limit: Option<u32>,
+}
+
+/// How many hosts of a ring are in a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpgradeCount {
+    /// From 0.
+    pub ring: u32,
+    pub state: UpgradeHostState,
+    pub hosts: u32,
 }
 
 /// What becomes of one host. One that is final stays as it is, except that one that was done can have failed after all.

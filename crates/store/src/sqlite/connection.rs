@@ -16,7 +16,7 @@ const OPEN: &str = "open its file";
 const MIGRATE: &str = "bring its file to the newest schema";
 
 /// Entry `n` leads from schema `n` to `n + 1`; entries are only ever added.
-const MIGRATIONS: [&str; 33] = [
+const MIGRATIONS: [&str; 34] = [
     include_str!("migrations/0001_initial.sql"),
     include_str!("migrations/0002_events.sql"),
     include_str!("migrations/0003_access.sql"),
@@ -50,6 +50,7 @@ const MIGRATIONS: [&str; 33] = [
     include_str!("migrations/0031_observed_digest.sql"),
     include_str!("migrations/0032_authority_followers.sql"),
     include_str!("migrations/0033_returning_hosts.sql"),
+    include_str!("migrations/0034_upgrade_phrase.sql"),
 ];
 
 /// 64 MiB in pages of 4 KiB.
