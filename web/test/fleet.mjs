@@ -9,6 +9,8 @@ import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { seed } from "./seed.mjs";
 
+/** Behind it stands the version of an agent's program. */
+const BUILD_MARK = "proctor-agent build, version ";
 const BIN = resolve(process.env.PROCTOR_BIN ?? "../target/debug/proctor");
 
 export async function startFleet({ hosts = 240, processes = 4 } = {}) {
@@ -23,9 +25,10 @@ export async function startFleet({ hosts = 240, processes = 4 } = {}) {
     rmSync(dir, { recursive: true, force: true });
   };
   try {
-    const { child, secret } = await startServer(dir, http, link);
+    const { child, secret } = await startServer(dir, http, link, writeBuild(dir));
     children.push(child);
     const call = caller(url, secret);
+    children.push(await startRelay(call, dir, link));
     const joinToken = await call("POST", "/tokens", { uses: hosts + 20, ttl_secs: 36000 });
     children.push(startSwarm(dir, url, link, secret, joinToken.token, hosts, processes));
     const deadline = Date.now() + 120_000;
@@ -34,7 +37,7 @@ export async function startFleet({ hosts = 240, processes = 4 } = {}) {
       await pause(300);
     }
     await loseHosts(dir, link, joinToken.token);
-    const token = await seed(call, dir, processes);
+    const token = await seed(call, dir, processes, NEW_VERSION);
     return { url, token, call, stop, dir, link };
   } catch (error) {
     await stop();
@@ -66,8 +69,32 @@ function runsBelow(pid, dir) {
   }
 }
 
-/** A server with one local agent. */
-export async function startServer(dir, http, link) {
+/** The version of an agent's program that the server holds; the file only says that it is one. */
+export const NEW_VERSION = "9.9.0";
+
+function writeBuild(dir) {
+  const builds = join(dir, "builds");
+  mkdirSync(builds, { mode: 0o755 });
+  const head = Buffer.from([0x7f, 0x45, 0x4c, 0x46, 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0x3e, 0]);
+  const content = Buffer.concat([
+    head,
+    Buffer.from(`${BUILD_MARK}${NEW_VERSION}\0`),
+    Buffer.alloc(7_000_000),
+  ]);
+  writeFileSync(join(builds, `agent-${NEW_VERSION}`), content, { mode: 0o644 });
+  return builds;
+}
+
+/** A relay of a cloud area without agents. */
+async function startRelay(call, dir, link) {
+  const { token } = await call("POST", "/tokens", { relay: true, cloud_id: 3, uses: 1, ttl_secs: 3600 });
+  const args = ["relay", "--upstream", `127.0.0.1:${link}`, "--listen", "127.0.0.1:0", "--cloud-id", "3"];
+  args.push("--state-dir", join(dir, "relay"));
+  return spawn(BIN, args, { env: { ...process.env, PROCTOR_TOKEN: token }, stdio: "ignore" });
+}
+
+/** A server with one local agent, and what agents can be upgraded to. */
+export async function startServer(dir, http, link, downloads) {
   const args = [
     "dev",
     "--http",
@@ -76,6 +103,7 @@ export async function startServer(dir, http, link) {
     `127.0.0.1:${link}`,
     "--data-dir",
     join(dir, "data"),
+    ...(downloads ? ["--download-dir", downloads] : []),
   ];
   const child = spawn(BIN, args, {
     stdio: ["ignore", "pipe", process.env.PROCTOR_LOG ? "inherit" : "ignore"],
@@ -95,8 +123,8 @@ export async function startServer(dir, http, link) {
 }
 
 /** A further real agent of this machine, under an address of its own. */
-export function startAgent(dir, link, token, ip) {
-  const args = ["--server", `127.0.0.1:${link}`, "--state-dir", join(dir, `agent-${ip}`), "--ip", ip];
+export function startAgent(dir, link, token, ip, state = join(dir, `agent-${ip}`)) {
+  const args = ["--server", `127.0.0.1:${link}`, "--state-dir", state, "--ip", ip];
   const env = { ...process.env, PROCTOR_TOKEN: token };
   return spawn(join(dirname(BIN), "proctor-agent"), args, { env, stdio: "ignore" });
 }

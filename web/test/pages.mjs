@@ -5,6 +5,7 @@ export async function pagesOf({ url, token }) {
   const { tasks } = await ask("/tasks?limit=50");
   const rolling = tasks.find((task) => task.rollout) ?? tasks[0];
   const failed = tasks.find((task) => task.failed > 0) ?? tasks[0];
+  const [upgrade] = (await ask("/upgrades")).upgrades;
   const [newest] = (await ask("/events?limit=1")).events;
   const past = Math.floor(Date.now() / 1000);
   const task = (each) => `/tasks/${encodeURIComponent(each.task_id)}`;
@@ -30,6 +31,7 @@ export async function pagesOf({ url, token }) {
     host: "/hosts/0%3A127.0.0.1",
     "host-events": "/hosts/0%3A127.0.0.1?tab=events",
     "host-pools": "/hosts/0%3A127.0.0.1?tab=pools",
+    "hosts-unserved": "/hosts?view=unserved",
     pools: "/pools",
     pool: "/pools/0%3A127.0.0.1/web/web",
     "pool-set": "/pools?do=set",
@@ -46,6 +48,12 @@ export async function pagesOf({ url, token }) {
     audit: "/audit",
     "audit-entry": "/audit?entry=1",
     enrol: "/enrol",
+    relays: "/relays",
+    "relay-add": "/relays?do=add",
+    upgrades: "/upgrades",
+    upgrade: `/upgrades/${upgrade.id}`,
+    authority: "/authority",
+    "authority-prepare": "/authority?do=prepare",
     "access-users": "/access",
     "access-tokens": "/access?tokens=fleet-admin",
     "access-apps": "/access?tab=apps",

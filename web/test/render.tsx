@@ -11,7 +11,13 @@ import { SettingsProvider } from "@/settings/context";
 import type { Language } from "@/settings/preferences";
 import { SessionProvider } from "@/ui/rights";
 
-type Options = { path?: string; language?: Language; rights?: Partial<Record<OperationClass, string[]>> };
+type Options = {
+  path?: string;
+  /** Where parts of the path are parameters. */
+  route?: string;
+  language?: Language;
+  rights?: Partial<Record<OperationClass, string[]>>;
+};
 
 export function sessionWith(rights: NonNullable<Options["rights"]>): Session {
   const allowed = Object.entries(rights).map(([kind, scopes]) => ({ class: kind, scopes }));
@@ -30,10 +36,9 @@ const all = {
 /** Renders as the app does, signed in, at an address. */
 export function renderPage(
   element: ReactElement,
-  { path = "/", language = "en", rights = all }: Options = {},
+  { path = "/", route = path.split("?")[0] ?? "/", language = "en", rights = all }: Options = {},
 ) {
   const client = new QueryClient({ defaultOptions: { queries: { retry: false } } });
-  const route = path.split("?")[0] ?? "/";
   const router = createMemoryRouter(
     [
       { path: route, element },

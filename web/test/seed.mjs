@@ -7,7 +7,7 @@ const LOCAL = "0:127.0.0.1";
 const HOARD = "(head -c 200000000 /dev/zero; exec sleep 100000) | ./session-store";
 
 /** Returns the token of a user who may do everything. */
-export async function seed(call, dir, processes) {
+export async function seed(call, dir, processes, version) {
   await call("PUT", "/businesses/2", { name: "web" });
   await call("PUT", "/businesses/3", { name: "数据平台" });
   await call("PUT", "/businesses/7", { name: "payments" });
@@ -52,6 +52,8 @@ export async function seed(call, dir, processes) {
       },
     ],
   });
+  // No simulated agent takes it, so it is paused behind its first ring.
+  await call("POST", "/upgrades", { version, all: true });
   return people(call);
 }
 

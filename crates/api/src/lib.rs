@@ -95,7 +95,7 @@ pub struct Removed {
     pub removed: String,
 }
 pub use upgrades::{
-    BuildList, BuildView, NewUpgrade, UpgradeDetail, UpgradeHostState, UpgradeHostView, UpgradeList, UpgradePlanView,
-    UpgradeRing, UpgradeState, UpgradeView,
+    BuildList, BuildView, NewUpgrade, UpgradeDetail, UpgradeHostQuery, UpgradeHostState, UpgradeHostView, UpgradeList,
+    UpgradePlanView, UpgradeRing, UpgradeRingProgress, UpgradeState, UpgradeView,
 };
 pub use usage::{UsagePointView, UsageQuery, UsageSpan, UsageState, UsageView};

@@ -2,7 +2,7 @@
 
 use proctor_model::AgentId;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::CountOrPercent;
 
@@ -77,10 +77,25 @@ pub struct UpgradePlanView {
     pub allow_downgrade: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UpgradeRing {
     /// `CLOUD:IP`.
     pub hosts: Vec<String>,
+    /// How many of them are not connected now; they are skipped unless they come in time.
+    #[serde(default)]
+    pub away: u32,
+    /// How many of the others run the version already.
+    #[serde(default)]
+    pub current: u32,
+    /// How many of the others cannot be upgraded over the link: too old, or part of another program.
+    #[serde(default)]
+    pub too_old: u32,
+    /// How many of the others are machines that there is no build for.
+    #[serde(default)]
+    pub without_build: u32,
+    /// How many of the others run a newer version, and refuse to go back.
+    #[serde(default)]
+    pub newer: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -142,6 +157,13 @@ pub struct UpgradeView {
     pub state: UpgradeState,
     /// Why it is paused or has ended; empty if there is nothing to say.
     pub reason: String,
+    /// The entry of docs/messages.json that it is; absent where it is text alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason_id: Option<String>,
+    /// By the names of the entry: text, or an object with `id` and `args` of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub reason_args: Option<serde_json::Map<String, serde_json::Value>>,
     pub created_by: String,
     pub created_at: i64,
     pub changed_at: i64,
@@ -152,12 +174,41 @@ pub struct UpgradeView {
     pub allow_downgrade: bool,
 }
 
-/// With every host, in the order of the upgrade.
+/// Which hosts of an upgrade to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct UpgradeHostQuery {
+    pub state: Option<UpgradeHostState>,
+    /// `next` of the page before.
+    pub after: Option<u32>,
+    /// All of them where it is absent.
+    #[param(maximum = 1000)]
+    pub limit: Option<u32>,
+}
+
+/// How many hosts of a ring are in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UpgradeRingProgress {
+    pub waiting: u32,
+    pub upgrading: u32,
+    pub done: u32,
+    pub failed: u32,
+    pub skipped: u32,
+}
+
+/// With its hosts, in the order of the upgrade.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UpgradeDetail {
     #[serde(flatten)]
     pub upgrade: UpgradeView,
+    /// Of all hosts, ring by ring.
+    #[serde(default)]
+    pub progress: Vec<UpgradeRingProgress>,
     pub hosts: Vec<UpgradeHostView>,
+    /// For `after`; absent on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

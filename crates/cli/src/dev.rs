@@ -62,7 +62,8 @@ async fn serve(args: DevArgs, connection: &Connection, tasks: &Tasks) -> Result<
 
     let agent_dir = dir.join("agent");
     let agent = proctor_agent::enrolled_id(&agent_dir).map_or_else(new_agent_id, Ok)?;
-    let border = args.border.settings(proctor_host::descriptors::raise())?;
+    let mut border = args.border.settings(proctor_host::descriptors::raise())?;
+    border.download_dir = args.download_dir;
     let retention = Retention { audit_archive: Some(dir.join("audit")), ..Retention::default() };
     let options = Options {
         http: args.http,

@@ -295,6 +295,8 @@ macro_rules! conformance_suite {
             users::a_session_is_kept_only_while_what_it_rests_on_holds,
             users::disabling_a_user_closes_the_sessions,
             upgrades::an_upgrade_is_read_back_exactly_with_its_hosts_in_order,
+            upgrades::the_hosts_of_an_upgrade_are_counted_by_ring_and_read_in_pages,
+            upgrades::the_reason_of_an_upgrade_is_read_back_with_its_phrase,
             upgrades::one_upgrade_is_under_way_at_a_time_until_its_last_host_is_done,
             upgrades::a_host_that_is_final_stays_so_and_keeps_its_reason_in_every_language,
             upgrades::who_resumes_an_upgrade_answers_for_it_from_then_on,

@@ -62,8 +62,8 @@ pub use task_records::{
 };
 
 pub use upgrade_records::{
-    UPGRADES_KEPT_MAX, Upgrade, UpgradeBuild, UpgradeHost, UpgradeHostChange, UpgradeHostState, UpgradePlan,
-    UpgradeState, UpgradeTransition,
+    UPGRADES_KEPT_MAX, Upgrade, UpgradeBuild, UpgradeCount, UpgradeHost, UpgradeHostChange, UpgradeHostQuery,
+    UpgradeHostState, UpgradePlan, UpgradeState, UpgradeTransition,
 };
 
 use proctor_model::{Message, messages};

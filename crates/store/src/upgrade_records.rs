@@ -113,7 +113,7 @@ pub struct Upgrade {
     pub plan: UpgradePlan,
     pub state: UpgradeState,
     /// Why it is paused or has ended.
-    pub reason: String,
+    pub reason: Message,
     pub created_by: String,
     /// Whose permissions it continues with: those of whoever started it, or resumed it last. None for the server's
     /// own.
@@ -128,7 +128,7 @@ pub struct UpgradeTransition {
     /// In any other state, nothing changes.
     pub from: Vec<UpgradeState>,
     pub to: UpgradeState,
-    pub reason: String,
+    pub reason: Message,
     /// Who is responsible for it from now on, if that changes.
     pub makers: Option<Vec<Subject>>,
 }
@@ -143,6 +143,25 @@ pub struct UpgradeHost {
     pub reason: Message,
     pub version_before: String,
     pub changed_at: Millis,
+}
+
+/// Which hosts of an upgrade to read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpgradeHostQuery {
+    pub state: Option<UpgradeHostState>,
+    /// Only those after this index in the order.
+    pub after: Option<u32>,
+    /// None: all of them.
+    pub limit: Option<u32>,
+}
+
+/// How many hosts of a ring are in a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpgradeCount {
+    /// From 0.
+    pub ring: u32,
+    pub state: UpgradeHostState,
+    pub hosts: u32,
 }
 
 /// The result of one host. A final one stays, except that one that was done may still fail.

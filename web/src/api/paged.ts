@@ -15,12 +15,15 @@ type Cursor = string | null;
 type FetchPage<Row> = (after: Cursor, signal?: AbortSignal) => Promise<Page<Row>>;
 
 /** What is on the screen at first is asked for again and again, so it is no more than needed. */
-const FIRST_ROWS = 250;
+const FIRST_ROWS = 100;
 const FURTHER_ROWS = 500;
 export const pageLimit = (after: Cursor) => (after === null ? FIRST_ROWS : FURTHER_ROWS);
 
 /** Whether an event tells that a row has changed. */
 export type Concerns<Row> = (row: Row, event: Event) => boolean;
+
+/** What is shown again is asked for anew unless it is younger than this. */
+const STALE_MS = 10_000;
 
 /** How long a row that changed waits for further changes; also how often a busy list is asked for at most. */
 const SETTLE_MS = 1000;
@@ -42,7 +45,7 @@ export function usePaged<Row>(
     queryFn: ({ pageParam, signal }) => fetchPage(pageParam, signal),
     initialPageParam: null as Cursor,
     getNextPageParam: (last: Page<Row>) => last.next,
-    staleTime: refreshMs,
+    staleTime: Math.min(refreshMs, STALE_MS),
     refetchOnWindowFocus: false,
     meta: { isPaged: true },
     // Until the answer to another filter is there, the rows of the one before stay.

@@ -1272,7 +1272,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** One upgrade with the state of its hosts. */
+        /** One upgrade: how far each ring is, and the state of its hosts. */
         get: operations["upgrade"];
         put?: never;
         post?: never;
@@ -3481,9 +3481,16 @@ export interface components {
              */
             since: number;
         };
-        /** @description With every host, in the order of the upgrade. */
+        /** @description With its hosts, in the order in which their turn comes. */
         UpgradeDetail: components["schemas"]["UpgradeView"] & {
             hosts: components["schemas"]["UpgradeHostView"][];
+            /**
+             * Format: int32
+             * @description For `after`; absent on the last page.
+             */
+            next?: number | null;
+            /** @description Of all hosts, ring by ring. */
+            progress?: components["schemas"]["UpgradeRingProgress"][];
         };
         /** @enum {string} */
         UpgradeHostState: "waiting" | "upgrading" | "done" | "failed" | "skipped";
@@ -3523,8 +3530,46 @@ export interface components {
             version: string;
         };
         UpgradeRing: {
+            /**
+             * Format: int32
+             * @description How many of them are not connected now; they are skipped unless they come in time.
+             */
+            away?: number;
+            /**
+             * Format: int32
+             * @description How many of the others run the version already.
+             */
+            current?: number;
             /** @description `CLOUD:IP`. */
             hosts: string[];
+            /**
+             * Format: int32
+             * @description How many of the others run a newer version, and refuse to go back.
+             */
+            newer?: number;
+            /**
+             * Format: int32
+             * @description How many of the others cannot be upgraded over the link: too old, or part of another program.
+             */
+            too_old?: number;
+            /**
+             * Format: int32
+             * @description How many of the others are machines that there is no build for.
+             */
+            without_build?: number;
+        };
+        /** @description How many hosts of a ring are in which state. */
+        UpgradeRingProgress: {
+            /** Format: int32 */
+            done: number;
+            /** Format: int32 */
+            failed: number;
+            /** Format: int32 */
+            skipped: number;
+            /** Format: int32 */
+            upgrading: number;
+            /** Format: int32 */
+            waiting: number;
         };
         /** @enum {string} */
         UpgradeState: "running" | "paused" | "done" | "failed" | "cancelled";
@@ -3542,7 +3587,11 @@ export interface components {
             max_failures: number;
             /** @description Why it is paused or has ended; empty if there is nothing to say. */
             reason: string;
-            /** @description Number of hosts in each ring. */
+            /** @description By the names of the entry: text, or an object with `id` and `args` of its own. */
+            reason_args?: Record<string, never> | null;
+            /** @description The entry of docs/messages.json that it is; absent where it is text alone. */
+            reason_id?: string | null;
+            /** @description How many hosts each ring has. */
             rings: number[];
             state: components["schemas"]["UpgradeState"];
             version: string;
@@ -6593,7 +6642,13 @@ export interface operations {
     };
     upgrade: {
         parameters: {
-            query?: never;
+            query?: {
+                state?: components["schemas"]["UpgradeHostState"];
+                /** @description `next` of the page before. */
+                after?: number;
+                /** @description All of them where it is absent. */
+                limit?: number;
+            };
             header?: never;
             path: {
                 id: string;

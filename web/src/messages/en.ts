@@ -1,6 +1,7 @@
 import { access, audit, enrol, pools, settings, webhooks } from "./en/admin";
 import { common } from "./en/common";
 import { events } from "./en/events";
+import { authority, relays, upgrades } from "./en/fleet";
 import { hosts } from "./en/hosts";
 import { overview } from "./en/overview";
 import { plans } from "./en/plans";
@@ -15,6 +16,7 @@ import { terms } from "./en/terms";
 export const en = {
   access,
   audit,
+  authority,
   common,
   enrol,
   events,
@@ -26,11 +28,13 @@ export const en = {
   process,
   processes,
   register,
+  relays,
   settings,
   shell,
   signIn,
   states,
   tasks,
   terms,
+  upgrades,
   webhooks,
 };

@@ -2,6 +2,7 @@ import type { Messages } from ".";
 import { access, audit, enrol, pools, settings, webhooks } from "./zh/admin";
 import { common } from "./zh/common";
 import { events } from "./zh/events";
+import { authority, relays, upgrades } from "./zh/fleet";
 import { hosts } from "./zh/hosts";
 import { overview } from "./zh/overview";
 import { plans } from "./zh/plans";
@@ -16,6 +17,7 @@ import { terms } from "./zh/terms";
 export const zh: Messages = {
   access,
   audit,
+  authority,
   common,
   enrol,
   events,
@@ -27,11 +29,13 @@ export const zh: Messages = {
   process,
   processes,
   register,
+  relays,
   settings,
   shell,
   signIn,
   states,
   tasks,
   terms,
+  upgrades,
   webhooks,
 };

@@ -43,6 +43,7 @@ export type DataTableProps<Row> = {
 };
 
 const ROW_PX = 32;
+/** More rows are asked for when fewer than this are below the view, or half of a short list. */
 const AHEAD_ROWS = 200;
 
 /** A table of any length: only the rows in view are in the document. */
@@ -70,7 +71,7 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
 
   useEffect(() => onVisible?.(first, last), [onVisible, first, last]);
   useEffect(() => {
-    if (rows.length > 0 && last >= rows.length - AHEAD_ROWS) onEnd?.();
+    if (rows.length > 0 && last >= rows.length - Math.min(AHEAD_ROWS, rows.length / 2)) onEnd?.();
   }, [last, rows.length, onEnd]);
 
   const toggle = (row: Row) => {

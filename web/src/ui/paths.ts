@@ -15,6 +15,10 @@ export function taskPath(id: string): string {
   return `/tasks/${encodeURIComponent(id)}`;
 }
 
+export function upgradePath(id: string): string {
+  return `/upgrades/${encodeURIComponent(id)}`;
+}
+
 export function poolPath(host: string, namespace: string, id: string): string {
   return `/pools/${encodeURIComponent(host)}/${encodeURIComponent(namespace)}/${encodeURIComponent(id)}`;
 }

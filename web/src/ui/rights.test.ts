@@ -24,6 +24,14 @@ test("without a place, a right somewhere is enough", () => {
   expect(hasRight(sessionWith({ read: ["cloud:0"] }), "read")).toBe(true);
 });
 
+test("only who administers everything administers anything", () => {
+  const session = sessionWith({ admin: ["business:3"] });
+
+  expect(hasRight(session, "admin")).toBe(false);
+  expect(hasRight(session, "admin", { business: 3 })).toBe(false);
+  expect(hasRight(sessionWith({ admin: ["everything"] }), "admin", { business: 3 })).toBe(true);
+});
+
 test("instances are in the places of all their hosts, each once", () => {
   const places = placesOf("web", [
     { host: "0:10.0.0.1", business: 3 },

@@ -14,7 +14,7 @@ test("a join token is made and its line is exact", async () => {
   await page.getByLabel("Address for agents").fill("proctor.example.com:9077");
   await page.getByRole("button", { name: "Create token" }).click();
 
-  const line = page.locator(".join-line:not(.is-waiting) pre");
+  const line = page.locator(".command-line:not(.is-sample) pre");
   await line.waitFor();
   expect(await line.textContent()).toMatch(
     /^PROCTOR_TOKEN='\S+' proctor-agent install --server 'proctor\.example\.com:9077' --cloud-id 3$/,

@@ -52,7 +52,7 @@ test("a host joins with the printed token, and a process is started on two hosts
   await page.getByLabel("Hosts", { exact: true }).fill("1");
   await page.getByLabel("Address for agents").fill(`127.0.0.1:${link}`);
   await page.getByRole("button", { name: "Create token" }).click();
-  const line = page.locator(".join-line:not(.is-waiting) pre");
+  const line = page.locator(".command-line:not(.is-sample) pre");
   await line.waitFor();
   const [, joinToken] = /PROCTOR_TOKEN='([^']+)'/.exec(await line.textContent());
   undo.push(() => call("DELETE", `/hosts/0:${NEW}`));

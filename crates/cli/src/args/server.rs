@@ -190,6 +190,9 @@ pub(crate) struct DevArgs {
     /// Serve plain HTTP to the network: credentials are sent in clear text
     #[arg(long, env = "PROCTOR_INSECURE_HTTP", value_parser = BoolishValueParser::new())]
     insecure_http: bool,
+    /// Programs that new hosts download and agents are upgraded to
+    #[arg(long, env = "PROCTOR_DOWNLOAD_DIR", value_name = "DIR")]
+    pub(crate) download_dir: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) border: BorderArgs,
 }

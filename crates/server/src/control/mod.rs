@@ -90,7 +90,7 @@ pub use types::{
     Before, Caller, ControlError, GivenSpec, HostRef, IdempotencyKey, JobScope, Omitted, Origin, PresentedCredentials,
     Rolling, Share, SpecSource, Submission, SubmitOptions, Submitted, SubmittedItem, SubmittedTarget,
 };
-pub use upgrades::UpgradeWish;
+pub use upgrades::{UpgradeProgress, UpgradeWish};
 
 use crate::metrics::Metrics;
 use crate::webhooks::TrialLimits;

@@ -48,7 +48,7 @@ async fn upgrade(world: &World, makers: &[Subject]) -> Upgrade {
         id: Uuid::from_u128(1),
         plan,
         state: UpgradeState::Running,
-        reason: String::new(),
+        reason: Message::default(),
         created_by: "user ana".to_owned(),
         makers: makers.to_vec(),
         created_at: 0,

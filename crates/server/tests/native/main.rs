@@ -20,5 +20,6 @@ mod session;
 mod stream;
 mod support;
 mod task_control;
+mod upgrades;
 mod usage;
 mod waiting;

@@ -26,7 +26,7 @@ pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) secret: String,
     pub(crate) tasks: Tasks,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl World {
@@ -39,13 +39,23 @@ impl World {
         let router = api::router(ApiState::new(control.clone(), None, Settings::default()));
         let (code, trusted): (AppCode, _) = ("boss".parse().unwrap(), AppOptions { trusted: true, signing: false });
         let secret = admin::create_app(&store, &code, trusted, Vec::new()).await.unwrap().unwrap();
-        let world = Self { router, control, store, secret, tasks, _dir: dir };
+        let world = Self { router, control, store, secret, tasks, dir };
         world.enrol(HOST, AGENT).await;
         world
     }
 
     pub(crate) async fn enrol(&self, host: &str, agent: &str) {
         Joining::new(host, agent).enrol(&*self.store).await;
+    }
+
+    /// The server holds a build of that version for x86_64.
+    pub(crate) async fn hold_build(&self, version: &str) {
+        let dir = self.dir.path().join("builds");
+        std::fs::create_dir_all(&dir).unwrap();
+        let head = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0";
+        let content = [&head[..], proctor_model::BUILD_MARK.as_bytes(), version.as_bytes(), b"\0"].concat();
+        std::fs::write(dir.join(format!("agent-{version}")), content).unwrap();
+        self.control.hold_builds_in(dir).await;
     }
 
     pub(crate) async fn call(&self, method: Method, path: &str, body: Value) -> (StatusCode, Value) {

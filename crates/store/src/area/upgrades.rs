@@ -5,7 +5,9 @@
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use crate::{Millis, Result, Upgrade, UpgradeHost, UpgradeHostChange, UpgradeTransition};
+use crate::{
+    Millis, Result, Upgrade, UpgradeCount, UpgradeHost, UpgradeHostChange, UpgradeHostQuery, UpgradeTransition,
+};
 
 /// Upgrades of agents.
 #[async_trait]
@@ -18,6 +20,10 @@ pub trait UpgradeStore: Send + Sync + std::fmt::Debug {
     async fn upgrade(&self, id: Uuid) -> Result<Option<Upgrade>>;
     /// In their order.
     async fn upgrade_hosts(&self, id: Uuid) -> Result<Vec<UpgradeHost>>;
+    /// In their order, each with its index, from 0.
+    async fn upgrade_host_page(&self, id: Uuid, query: UpgradeHostQuery) -> Result<Vec<(u32, UpgradeHost)>>;
+    /// By ring and state; what no host is in is left out.
+    async fn upgrade_counts(&self, id: Uuid) -> Result<Vec<UpgradeCount>>;
     /// Changes the state if it is one that the transition starts from; returns whether it was. If this ends the
     /// upgrade, waiting hosts are skipped.
     async fn set_upgrade_state(&self, id: Uuid, transition: UpgradeTransition, now: Millis) -> Result<bool>;

@@ -6,8 +6,8 @@ use proctor_model::{Message, Subject, messages};
 use uuid::Uuid;
 
 use crate::{
-    Store, Upgrade, UpgradeBuild, UpgradeHost, UpgradeHostChange, UpgradeHostState, UpgradePlan, UpgradeState,
-    UpgradeTransition,
+    Store, Upgrade, UpgradeBuild, UpgradeHost, UpgradeHostChange, UpgradeHostQuery, UpgradeHostState, UpgradePlan,
+    UpgradeState, UpgradeTransition,
 };
 
 const NOW: i64 = 1_000;
@@ -25,7 +25,7 @@ pub(super) fn upgrade(number: u128) -> Upgrade {
             allow_downgrade: false,
         },
         state: UpgradeState::Running,
-        reason: String::new(),
+        reason: Message::default(),
         created_by: "user ada".into(),
         makers: vec![Subject::User("ada".into())],
         created_at: NOW,
@@ -50,7 +50,7 @@ fn change(number: u32, state: UpgradeHostState, reason: Message) -> UpgradeHostC
 }
 
 pub(super) fn transition(from: &[UpgradeState], to: UpgradeState, reason: &str) -> UpgradeTransition {
-    UpgradeTransition { from: from.to_vec(), to, reason: reason.to_owned(), makers: None }
+    UpgradeTransition { from: from.to_vec(), to, reason: Message::foreign(reason), makers: None }
 }
 
 pub async fn an_upgrade_is_read_back_exactly_with_its_hosts_in_order(store: Arc<dyn Store>) {
@@ -61,6 +61,49 @@ pub async fn an_upgrade_is_read_back_exactly_with_its_hosts_in_order(store: Arc<
     assert_eq!(store.upgrades(10).await.unwrap(), [upgrade(1)]);
     assert_eq!(store.upgrade_hosts(Uuid::from_u128(1)).await.unwrap(), hosts);
     assert_eq!(store.upgrade(Uuid::from_u128(2)).await.unwrap(), None);
+}
+
+pub async fn the_hosts_of_an_upgrade_are_counted_by_ring_and_read_in_pages(store: Arc<dyn Store>) {
+    let id = Uuid::from_u128(1);
+    let of_ring = |number, ring| UpgradeHost { ring, ..host(number) };
+    let hosts = vec![of_ring(4, 0), of_ring(3, 1), of_ring(2, 1), of_ring(1, 1)];
+    store.begin_upgrade(upgrade(1), hosts).await.unwrap().unwrap();
+    let failed = change(2, UpgradeHostState::Failed, Message::foreign("broken"));
+    store.change_upgrade_hosts(id, vec![failed], NOW + 1).await.unwrap();
+    let page = async |state, after, limit| {
+        let query = UpgradeHostQuery { state, after, limit };
+        let hosts = store.upgrade_host_page(id, query).await.unwrap();
+        hosts.into_iter().map(|(place, host)| (place, host.agent.to_string())).collect::<Vec<_>>()
+    };
+    let named =
+        |names: &[(u32, &str)]| names.iter().map(|(place, name)| (*place, (*name).to_owned())).collect::<Vec<_>>();
+
+    assert_eq!(page(None, None, Some(2)).await, named(&[(0, "a-4"), (1, "a-3")]));
+    assert_eq!(page(None, Some(1), Some(9)).await, named(&[(2, "a-2"), (3, "a-1")]));
+    assert_eq!(page(Some(UpgradeHostState::Waiting), Some(0), None).await, named(&[(1, "a-3"), (3, "a-1")]));
+    let counts = store.upgrade_counts(id).await.unwrap();
+    let counts: Vec<_> = counts.into_iter().map(|count| (count.ring, count.state, count.hosts)).collect();
+    let (failed, waiting) = (UpgradeHostState::Failed, UpgradeHostState::Waiting);
+    assert_eq!(counts, [(0, waiting, 1), (1, failed, 1), (1, waiting, 2)]);
+    assert_eq!(store.upgrade_counts(Uuid::from_u128(2)).await.unwrap(), []);
+}
+
+pub async fn the_reason_of_an_upgrade_is_read_back_with_its_phrase(store: Arc<dyn Store>) {
+    let id = Uuid::from_u128(1);
+    store.begin_upgrade(upgrade(1), vec![host(1), host(2)]).await.unwrap().unwrap();
+    let reason = messages::upgrade_cancelled_by("ada");
+
+    let cancel = UpgradeTransition {
+        from: vec![UpgradeState::Running],
+        to: UpgradeState::Cancelled,
+        reason: reason.clone(),
+        makers: None,
+    };
+    assert!(store.set_upgrade_state(id, cancel, NOW + 1).await.unwrap());
+
+    assert_eq!(store.upgrade(id).await.unwrap().unwrap().reason, reason);
+    let hosts = store.upgrade_hosts(id).await.unwrap();
+    assert!(hosts.iter().all(|host| host.reason == reason), "{hosts:?}");
 }
 
 pub async fn one_upgrade_is_under_way_at_a_time_until_its_last_host_is_done(store: Arc<dyn Store>) {

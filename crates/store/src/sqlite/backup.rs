@@ -186,7 +186,7 @@ fn raise_numbers(copy: &Connection, now: Millis) -> Tried<()> {
         [RESTORED],
     )?;
     copy.execute(
-        "UPDATE upgrade SET state = 'cancelled', reason = ?1 WHERE state IN ('running', 'paused')",
+        "UPDATE upgrade SET state = 'cancelled', reason = ?1, phrase = NULL WHERE state IN ('running', 'paused')",
         [RESTORED],
     )?;
     // By the clock, so that two restores of the same backup differ.

@@ -16,7 +16,7 @@ const OPEN: &str = "open its file";
 const MIGRATE: &str = "bring its file to the newest schema";
 
 /// Entry `n` migrates schema `n` to `n + 1`; entries are only ever appended.
-const MIGRATIONS: [&str; 34] = [
+const MIGRATIONS: [&str; 35] = [
     include_str!("migrations/0001_initial.sql"),
     include_str!("migrations/0002_events.sql"),
     include_str!("migrations/0003_access.sql"),
@@ -51,6 +51,7 @@ const MIGRATIONS: [&str; 34] = [
     include_str!("migrations/0032_authority_followers.sql"),
     include_str!("migrations/0033_returning_hosts.sql"),
     include_str!("migrations/0034_spec_references.sql"),
+    include_str!("migrations/0035_upgrade_phrase.sql"),
 ];
 
 /// 64 MiB in pages of 4 KiB.

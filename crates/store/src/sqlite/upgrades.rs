@@ -6,9 +6,12 @@ use uuid::Uuid;
 
 use super::column::{from_json, parsed, to_json, uuid};
 use super::failure::{Failure, Tried};
-use crate::{Millis, Upgrade, UpgradeHost, UpgradeHostChange, UpgradeHostState, UpgradePlan, UpgradeTransition};
+use crate::{
+    Millis, Upgrade, UpgradeCount, UpgradeHost, UpgradeHostChange, UpgradeHostQuery, UpgradeHostState, UpgradePlan,
+    UpgradeTransition,
+};
 
-const SELECT: &str = "SELECT id, plan, state, reason, created_by, created_at, changed_at, makers FROM upgrade ";
+const SELECT: &str = "SELECT id, plan, state, reason, created_by, created_at, changed_at, makers, phrase FROM upgrade ";
 
 pub(super) fn begin(connection: &Connection, upgrade: &Upgrade, hosts: &[UpgradeHost]) -> Tried<Result<(), Uuid>> {
     let other: Option<Vec<u8>> = connection
@@ -25,18 +28,19 @@ pub(super) fn begin(connection: &Connection, upgrade: &Upgrade, hosts: &[Upgrade
     }
     connection
         .prepare_cached(
-            "INSERT INTO upgrade (id, plan, state, reason, created_by, created_at, changed_at, makers)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            "INSERT INTO upgrade (id, plan, state, reason, created_by, created_at, changed_at, makers, phrase)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )?
         .execute((
             upgrade.id.as_bytes().as_slice(),
             to_json(&upgrade.plan),
             upgrade.state.as_str(),
-            &upgrade.reason,
+            upgrade.reason.as_str(),
             &upgrade.created_by,
             upgrade.created_at,
             upgrade.changed_at,
             to_json(&upgrade.makers),
+            upgrade.reason.phrase().map(Phrase::to_json),
         ))?;
     let seq = connection.last_insert_rowid();
     let mut insert = connection.prepare_cached(
@@ -82,7 +86,7 @@ fn upgrade(row: &Row<'_>) -> Tried<Upgrade> {
         id: uuid(row, 0, "upgrade")?,
         plan: from_json::<UpgradePlan>("plan of an upgrade", &plan)?,
         state: parsed(row, 2, "state of an upgrade")?,
-        reason: row.get(3)?,
+        reason: message(row, 3, 8)?,
         created_by: row.get(4)?,
         makers: from_json("makers of an upgrade", &makers)?,
         created_at: row.get(5)?,
@@ -90,25 +94,49 @@ fn upgrade(row: &Row<'_>) -> Tried<Upgrade> {
     })
 }
 
-pub(super) fn hosts(connection: &Connection, id: Uuid) -> Tried<Vec<UpgradeHost>> {
+/// A text with the entry of the catalogue that it is.
+fn message(row: &Row<'_>, text: usize, phrase: usize) -> Tried<Message> {
+    let phrase: Option<String> = row.get(phrase)?;
+    let phrase = phrase.and_then(|json| Phrase::from_json(&json, Sender::Server));
+    Ok(Message::of_parts(row.get::<_, String>(text)?, phrase))
+}
+
+pub(super) fn counts(connection: &Connection, id: Uuid) -> Tried<Vec<UpgradeCount>> {
     let mut statement = connection.prepare_cached(
-        "SELECT agent, host, ring, state, reason, phrase, version_before, changed_at FROM upgrade_host
-         WHERE upgrade = (SELECT seq FROM upgrade WHERE id = ?1) ORDER BY place",
+        "SELECT ring, state, COUNT(*) FROM upgrade_host
+         WHERE upgrade = (SELECT seq FROM upgrade WHERE id = ?1) GROUP BY ring, state ORDER BY ring, state",
     )?;
     let mut rows = statement.query([id.as_bytes().as_slice()])?;
+    let mut counts = Vec::new();
+    while let Some(row) = rows.next()? {
+        let state = parsed(row, 1, "state of a host in an upgrade")?;
+        counts.push(UpgradeCount { ring: row.get(0)?, state, hosts: row.get(2)? });
+    }
+    Ok(counts)
+}
+
+pub(super) fn hosts(connection: &Connection, id: Uuid, query: UpgradeHostQuery) -> Tried<Vec<(u32, UpgradeHost)>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT agent, host, ring, state, reason, phrase, version_before, changed_at, place FROM upgrade_host
+         WHERE upgrade = (SELECT seq FROM upgrade WHERE id = ?1) AND place > ?2 AND (?3 IS NULL OR state = ?3)
+         ORDER BY place LIMIT ?4",
+    )?;
+    let after = query.after.map_or(-1, i64::from);
+    let limit = query.limit.map_or(-1, i64::from);
+    let state = query.state.map(UpgradeHostState::as_str);
+    let mut rows = statement.query((id.as_bytes().as_slice(), after, state, limit))?;
     let mut hosts = Vec::new();
     while let Some(row) = rows.next()? {
-        let phrase: Option<String> = row.get(5)?;
-        let phrase = phrase.and_then(|json| Phrase::from_json(&json, Sender::Server));
-        hosts.push(UpgradeHost {
+        let host = UpgradeHost {
             agent: parsed(row, 0, "agent id")?,
             host: parsed(row, 1, "host")?,
             ring: row.get(2)?,
             state: parsed(row, 3, "state of a host in an upgrade")?,
-            reason: Message::of_parts(row.get::<_, String>(4)?, phrase),
+            reason: message(row, 4, 5)?,
             version_before: row.get(6)?,
             changed_at: row.get(7)?,
-        });
+        };
+        hosts.push((row.get(8)?, host));
     }
     Ok(hosts)
 }
@@ -120,26 +148,30 @@ pub(super) fn set_state(connection: &Connection, id: Uuid, transition: &UpgradeT
         return Ok(false);
     }
     connection
-        .prepare_cached("UPDATE upgrade SET state = ?2, reason = ?3, makers = ?4, changed_at = ?5 WHERE id = ?1")?
+        .prepare_cached(
+            "UPDATE upgrade SET state = ?2, reason = ?3, makers = ?4, changed_at = ?5, phrase = ?6 WHERE id = ?1",
+        )?
         .execute((
             id.as_bytes().as_slice(),
             to.as_str(),
-            reason,
+            reason.as_str(),
             to_json(makers.as_ref().unwrap_or(&found.makers)),
             now,
+            reason.phrase().map(Phrase::to_json),
         ))?;
     if !to.is_under_way() {
         connection
             .prepare_cached(
-                "UPDATE upgrade_host SET state = ?2, reason = ?3, phrase = NULL, changed_at = ?4
+                "UPDATE upgrade_host SET state = ?2, reason = ?3, phrase = ?6, changed_at = ?4
                  WHERE upgrade = (SELECT seq FROM upgrade WHERE id = ?1) AND state = ?5",
             )?
             .execute((
                 id.as_bytes().as_slice(),
                 UpgradeHostState::Skipped.as_str(),
-                reason,
+                reason.as_str(),
                 now,
                 UpgradeHostState::Waiting.as_str(),
+                reason.phrase().map(Phrase::to_json),
             ))?;
     }
     Ok(true)

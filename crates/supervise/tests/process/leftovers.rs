@@ -87,7 +87,7 @@ fn a_stop_says_so_if_something_of_the_life_resists() {
 
     let outcome = world.outcome(stop).unwrap();
     assert_eq!(outcome.code, Code::CheckFailed);
-    assert_eq!(outcome.message, "stop: the process ended, but 2 that it left behind are still running after SIGKILL");
+    assert_eq!(outcome.message, "stop: the process ended, but leftovers of it survived SIGKILL: 2");
     assert!(!outcome.managed, "an operator's stop is not undone");
 }
 
@@ -328,10 +328,7 @@ fn supervision_starts_nothing_beside_what_outlives_sigkill_and_does_not_use_up_i
 
     assert_eq!((world.launches.len(), world.descendants()), (launches, 2));
     assert!(world.machine.managed());
-    assert_eq!(
-        world.machine.reason(),
-        "not started: 2 processes that an earlier life left behind are still running after SIGKILL"
-    );
+    assert_eq!(world.machine.reason(), "not started: leftover processes of an earlier life that survived SIGKILL: 2");
     let told = |(_, notice): &&(_, Notice)| matches!(notice, Notice::RestartFailed { .. });
     assert_eq!(world.notices.iter().filter(told).count(), 1, "it is told once");
     world.habits.children_resist = false;

@@ -3,7 +3,7 @@ import { Alert, Segmented } from "antd";
 import type { Schemas } from "@/api/client";
 import { downloadsQuery } from "@/api/hosts";
 import { useMessages } from "@/settings/context";
-import { CopyButton } from "@/ui/copy";
+import { CommandLine, quoted } from "@/ui/command-line";
 import { useUrlValue } from "@/ui/url-state";
 import type { Made } from "./enrol-page";
 
@@ -11,11 +11,6 @@ type Download = Schemas["DownloadView"];
 type Token = { address: string; token: string; cloud: number | null };
 
 const PROGRAM = "proctor-agent-";
-
-/** For a POSIX shell. */
-function quoted(text: string): string {
-  return `'${text.replaceAll("'", "'\\''")}'`;
-}
 
 const areaOf = (cloud: number | null) => (cloud ? ` --cloud-id ${cloud}` : "");
 
@@ -57,10 +52,7 @@ export function JoinLine({ made }: { made: Made | null }) {
           ]}
         />
       )}
-      <div className={`join-line${made ? "" : " is-waiting"}`}>
-        <pre>{line}</pre>
-        {made && <CopyButton text={line} label={text.step.paste} />}
-      </div>
+      <CommandLine line={line} label={text.step.paste} isSample={made === null} />
       <p className="muted enrol-note">{file ? text.downloadHelp : text.pasteHelp}</p>
       {made && <Alert type="warning" showIcon title={text.secretOnce} />}
     </div>

@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { deleteJoinToken, joinTokensQuery } from "@/api/access";
+import { deleteJoinToken, type JoinToken, joinTokensQuery } from "@/api/access";
 import { useMessages } from "@/settings/context";
 import { ExportButton } from "@/ui/export";
 import { Panel } from "@/ui/page";
@@ -17,6 +17,8 @@ export function TokenList() {
   const businessName = useBusinessName();
   const now = useNow();
   const { data, error, isPending, refetch } = useQuery(joinTokensQuery);
+  const purposeOf = ({ host, relay }: JoinToken) =>
+    host ? text.purpose.host(host) : relay ? text.purpose.relays : text.purpose.agents;
   const revoke = (id: string) =>
     ask({ title: text.revokeTitle(id), text: text.revokeText, yes: text.revoke }, () => deleteJoinToken(id), [
       "join-tokens",
@@ -28,7 +30,7 @@ export function TokenList() {
         <ExportButton
           name="join-tokens"
           rows={data ?? []}
-          columns={["id", "used", "uses", "refused", "cloud_id", "business", "host", "expires_at"]}
+          columns={["id", "used", "uses", "refused", "cloud_id", "business", "host", "relay", "expires_at"]}
         />
       }
     >
@@ -69,10 +71,10 @@ export function TokenList() {
               render: (token) => businessName(token.business),
             },
             {
-              key: "host",
-              title: text.column.host,
+              key: "purpose",
+              title: text.column.purpose,
               isMinor: true,
-              render: (token) => <span className="mono">{token.host ?? ""}</span>,
+              render: (token) => purposeOf(token),
             },
             {
               key: "expires",

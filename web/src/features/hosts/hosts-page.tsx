@@ -26,6 +26,8 @@ import { Guarded } from "@/ui/rights";
 import { Empty, Failure } from "@/ui/states";
 import { useClearUrl, useUrlValue } from "@/ui/url-state";
 import { useHostColumns } from "./columns";
+import { UnservedHosts } from "./unserved";
+import { HostViewSwitch, useHostView } from "./view-switch";
 
 const concernsHost: Concerns<Host> = (host, event) =>
   event.host === host.host && event.type.startsWith("agent_");
@@ -33,6 +35,10 @@ const concernsHost: Concerns<Host> = (host, event) =>
 const filterNames = ["state", "trouble", "business", "cloud", "version", "q"] as const;
 
 export function Component() {
+  return useHostView().isUnserved ? <UnservedHosts /> : <ServedHosts />;
+}
+
+function ServedHosts() {
   const { hosts: text, overview, common } = useMessages();
   const number = useNumbers();
   const navigate = useNavigate();
@@ -76,6 +82,7 @@ export function Component() {
       }
       actions={
         <>
+          <HostViewSwitch />
           <ExportButton
             name="hosts"
             rows={list.rows}

@@ -127,7 +127,7 @@ function useInstanceColumns(): Column<Process>[] {
       title: text.instance.health,
       width: "90px",
       from: 1240,
-      render: (row) => row.snapshot?.health ?? "",
+      render: (row) => <Health word={row.snapshot?.health ?? ""} />,
     },
     {
       key: "seen",
@@ -138,6 +138,14 @@ function useInstanceColumns(): Column<Process>[] {
       render: (row) => <Seen row={row} />,
     },
   ];
+}
+
+/** What the health command said last; a word of another version as it is. */
+function Health({ word }: { word: string }) {
+  const { terms } = useMessages();
+  const names: Record<string, string> = terms.health;
+  const isWell = word === "" || word === "healthy";
+  return <span className={isWell ? undefined : "tone-warning"}>{names[word] ?? word}</span>;
 }
 
 /** An agent reports what its processes use at least once a minute; what is much older is marked. */

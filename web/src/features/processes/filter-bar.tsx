@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Button, Select, Tag } from "antd";
 import { businessesQuery } from "@/api/hosts";
-import { facetsQuery, lifetimes, type ProcessFilter, phases } from "@/api/processes";
+import { type Facets, lifetimes, type ProcessFilter, phases } from "@/api/processes";
 import { useMessages } from "@/settings/context";
 import { FilterInput } from "@/ui/filter-input";
 import { useNumbers } from "@/ui/format";
@@ -11,7 +11,14 @@ import { filterNames } from "./filter";
 
 type Counted = { value: string; count: number };
 
-export function FilterBar({ filter, isFiltered }: { filter: ProcessFilter; isFiltered: boolean }) {
+type Props = {
+  filter: ProcessFilter;
+  /** What each filter could be set to; undefined while that is not known. */
+  facets: Facets | undefined;
+  isFiltered: boolean;
+};
+
+export function FilterBar({ filter, facets, isFiltered }: Props) {
   const { processes: text, common, terms, overview } = useMessages();
   const number = useNumbers();
   const [phase, setPhase] = useUrlValue("phase");
@@ -22,7 +29,6 @@ export function FilterBar({ filter, isFiltered }: { filter: ProcessFilter; isFil
   const known = useQuery(businessesQuery).data ?? [];
   const businessName = useBusinessName();
   const clear = useClearUrl(filterNames);
-  const facets = useQuery(facetsQuery(filter)).data;
   const namespaces = facets?.namespaces ?? [];
   const inPhase = countOf(facets?.phases ?? []);
   const ofBusiness = facets?.businesses ?? [];

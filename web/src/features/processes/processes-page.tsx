@@ -47,8 +47,8 @@ const groupExport = [
   "memory_percent_max",
 ] as const;
 
-/** Phases come with their events; only CPU and memory wait for this. */
-const REFRESH_MS = 10_000;
+/** Phases come with their events; only CPU and memory wait for this, which agents report once a minute. */
+const REFRESH_MS = 30_000;
 
 const rowKey = (row: Process) => `${row.process} ${row.host}`;
 
@@ -73,7 +73,9 @@ export function Component() {
   const list = usePaged<Process>(key, fetchPage, REFRESH_MS, concernsProcess);
   const groups = useGroups(filter, isGrouped);
   const counted = isGrouped ? groups : list;
-  const sums = useQuery(facetsQuery(filter));
+  // The rows first: what every filter could be set to is counted over the whole fleet.
+  const hasRows = !counted.isLoading && !counted.table.isOutdated;
+  const sums = useQuery({ ...facetsQuery(filter), enabled: hasRows });
   const matching = sums.isPlaceholderData ? undefined : sums.data?.total;
   const total = isGrouped ? groups.total : list.isComplete ? list.rows.length : matching;
   const columns = useMemo(() => {
@@ -96,7 +98,7 @@ export function Component() {
               ? ""
               : common.rows(number(total ?? counted.rows.length), !counted.isComplete && total === undefined)}
           </span>
-          <Freshness updatedAt={counted.updatedAt} />
+          <Freshness updatedAt={counted.updatedAt} expectedMs={2 * REFRESH_MS} />
         </>
       }
       actions={
@@ -141,7 +143,7 @@ export function Component() {
         </>
       }
     >
-      <FilterBar filter={filter} isFiltered={isFiltered} />
+      <FilterBar filter={filter} facets={sums.data} isFiltered={isFiltered} />
       {!isGrouped && selected.size > 0 && (
         <BulkBar
           selected={selected}

@@ -3,8 +3,11 @@ import {
   AppstoreOutlined,
   AuditOutlined,
   CloudServerOutlined,
+  CloudUploadOutlined,
   DashboardOutlined,
+  NodeIndexOutlined,
   PlusCircleOutlined,
+  SafetyCertificateOutlined,
   SendOutlined,
   SettingOutlined,
   SolutionOutlined,
@@ -35,6 +38,9 @@ export const mainItems: NavItem[] = [
 
 export const adminItems: NavItem[] = [
   { key: "enrol", to: "/enrol", icon: <PlusCircleOutlined />, need: "admin" },
+  { key: "relays", to: "/relays", icon: <NodeIndexOutlined />, need: "admin" },
+  { key: "upgrades", to: "/upgrades", icon: <CloudUploadOutlined />, need: "admin" },
+  { key: "authority", to: "/authority", icon: <SafetyCertificateOutlined />, need: "admin" },
   { key: "access", to: "/access", icon: <SolutionOutlined />, need: "admin" },
   { key: "webhooks", to: "/webhooks", icon: <SendOutlined />, need: "admin" },
   { key: "settings", to: "/settings", icon: <SettingOutlined /> },

@@ -109,7 +109,8 @@ export const enrol = {
   day: "1 day",
   week: "7 days",
   address: "Address for agents",
-  addressHelp: "Where agents reach this server (its --link port).",
+  addressHelp:
+    "Where agents reach this server (its --link port), or the relays of their area, separated by commas.",
   make: "Create token",
   another: "Create another",
   secretOnce: "The token is shown only once. Treat it like a password until it expires.",
@@ -135,12 +136,13 @@ export const enrol = {
     expires: "Expires",
     cloud: "Cloud area",
     business: "Business",
-    host: "Only for host",
+    purpose: "For",
   },
   revoke: "Revoke",
   revokeTitle: (id: string) => `Revoke join token ${id}?`,
   revokeText: "No further host can join with it; hosts that have joined stay.",
   expired: "expired",
+  purpose: { agents: "agents", relays: "relays", host: (host: string) => `host ${host}` },
 };
 
 export const access = {

@@ -93,4 +93,26 @@ export const hosts = {
   remove: "Remove the host…",
   removeText: "The host is removed with its registrations. Its processes keep running, without supervision.",
   removeDo: "Remove",
+  view: { served: "With agent", unserved: "Without agent" },
+  unserved: {
+    title: "Hosts without an agent",
+    help: "Their agents enrolled as other hosts. The registrations are kept for an agent that enrols for the host with the same key, with a token that names it, or once a new key is allowed.",
+    emptyTitle: "Every host has its agent",
+    emptyText:
+      "When an agent enrols as another host, for example after a machine got another address, the host that it leaves is listed here with its registrations.",
+    state: "Who may enrol for it",
+    keyValid: "its last key, or a token that names it",
+    keyRevoked: "a token that names it; its last key is revoked",
+    rejoinUntil: "any key, once, until",
+    processes: "Processes",
+    key: "Last key",
+    allow: "Allow a new key",
+    withdraw: "Withdraw",
+    revoke: "Revoke key",
+    revokeText: "An agent with the key that served this host last can no longer enrol, here or elsewhere.",
+    removeText: (processes: string) =>
+      processes === "0"
+        ? "The host is removed."
+        : `The host is removed with ${processes} ${processes === "1" ? "registration" : "registrations"}. Processes that still run there keep running, without supervision.`,
+  },
 };

@@ -11,6 +11,8 @@ export const terms = {
     waiting: "Waiting",
     failed: "Failed",
   },
+  /** As the health command said last. */
+  health: { healthy: "Healthy", unhealthy: "Unhealthy", cannot_run: "Check cannot run" },
   away: "Host away",
   awaySince: "Host went away",
   operation: {

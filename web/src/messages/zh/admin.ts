@@ -110,7 +110,7 @@ export const enrol: Messages["enrol"] = {
   day: "1 天",
   week: "7 天",
   address: "Agent 连接地址",
-  addressHelp: "Agent 访问本服务器的地址（--link 端口）。",
+  addressHelp: "Agent 访问本服务器的地址（--link 端口），或其区域的中继地址，用逗号分隔。",
   make: "创建令牌",
   another: "再创建一个",
   secretOnce: "令牌仅显示这一次，在到期之前等同于密码。",
@@ -135,12 +135,13 @@ export const enrol: Messages["enrol"] = {
     expires: "到期",
     cloud: "云区域",
     business: "业务",
-    host: "仅限主机",
+    purpose: "用途",
   },
   revoke: "吊销",
   revokeTitle: (id) => `吊销接入令牌 ${id}？`,
   revokeText: "不能再用它接入新主机；已接入的主机不受影响。",
   expired: "已到期",
+  purpose: { agents: "Agent", relays: "中继", host: (host) => `主机 ${host}` },
 };
 
 export const access: Messages["access"] = {

@@ -85,4 +85,25 @@ export const hosts: Messages["hosts"] = {
   remove: "移除主机…",
   removeText: "主机及其注册信息会被移除。其进程会继续运行，但不再受托管。",
   removeDo: "移除",
+  view: { served: "有 Agent", unserved: "无 Agent" },
+  unserved: {
+    title: "没有 Agent 的主机",
+    help: "它们的 Agent 已作为其他主机接入。注册信息会保留，供以相同密钥、指定该主机的令牌，或获准的新密钥接入的 Agent 使用。",
+    emptyTitle: "所有主机都有 Agent",
+    emptyText: "当 Agent 作为另一台主机接入时（例如机器更换地址后），它离开的主机及其注册信息会列在这里。",
+    state: "谁可以接入",
+    keyValid: "原密钥，或指定该主机的令牌",
+    keyRevoked: "指定该主机的令牌；原密钥已吊销",
+    rejoinUntil: "任意密钥一次，截止",
+    processes: "进程",
+    key: "原密钥",
+    allow: "允许新密钥",
+    withdraw: "撤回",
+    revoke: "吊销密钥",
+    revokeText: "持有此主机原密钥的 Agent 不能再接入，无论是此处还是别处。",
+    removeText: (processes) =>
+      processes === "0"
+        ? "主机会被移除。"
+        : `主机及其 ${processes} 条注册信息会被移除。仍在运行的进程会继续运行，但不再受托管。`,
+  },
 };

@@ -13,6 +13,7 @@ export const terms: Messages["terms"] = {
     waiting: "等待中",
     failed: "失败",
   },
+  health: { healthy: "健康", unhealthy: "不健康", cannot_run: "检查无法执行" },
   away: "主机离线",
   awaySince: "主机离线于",
   operation: {

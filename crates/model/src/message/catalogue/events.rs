@@ -20,7 +20,7 @@ super::catalogue! { Agent:
         "check {name} not running, and restart it failed: {reason}" |
         "检测到 {name} 未运行，重启失败：{reason}";
     no_longer_managed(name: text, attempts: text, reason: message) =
-        "{name} is no longer managed after {attempts} failed restarts: {reason}" |
+        "{name} is no longer managed (failed restarts: {attempts}): {reason}" |
         "{name} 重启失败 {attempts} 次后已取消托管：{reason}";
 
     // Health.
@@ -105,7 +105,7 @@ super::catalogue! { Agent:
         "is not checked: it is outside the paths that the host's policy allows" |
         "未检查：不在主机策略允许的路径内";
     more_config_files_changed(count: text, process: text) =
-        "{count} more configuration files of process {process} stopped or started matching their md5" |
+        "further configuration files of process {process} that have become wrong or right: {count}" |
         "进程 {process} 另有 {count} 个配置文件变为错误或恢复正确";
 
     // The host and its agent.
@@ -121,10 +121,10 @@ super::catalogue! { Agent:
         "refused what came over the link from {server}: {reason}" |
         "已拒绝来自 {server} 的链路消息：{reason}";
     events_dropped_offline(count: text) =
-        "{count} events of this host were dropped while the server could not be reached" |
+        "events of this host were dropped while the server could not be reached: {count}" |
         "无法连接服务器期间，该主机的 {count} 个事件已丢弃";
     events_dropped_over_budget(count: text) =
-        "{count} events of this host were dropped by the server: the host sends more than its budget" |
+        "events of this host were dropped by the server, because the host sends more than its budget: {count}" |
         "服务器已丢弃该主机的 {count} 个事件：超出该主机的事件预算";
     event_unreadable(sequence: text, reason: text) =
         "event {sequence} of the agent cannot be read: {reason}" |

@@ -55,4 +55,21 @@ super::catalogue! { Server:
     rotation_changed() =
         "somebody else changed the rotation at the same time: look at its status" |
         "轮换同时被他人修改，请查看其状态";
+
+    // Why an upgrade of agents is paused or over.
+    upgrade_paused_by(who: text) = "paused by {who}" | "由 {who} 暂停";
+    upgrade_cancelled_by(who: text) = "cancelled by {who}" | "由 {who} 取消";
+    upgrade_failed_too_often(failed: text, max: text) =
+        "failed hosts: {failed} (allowed: {max})" |
+        "失败主机 {failed} 台（最多允许 {max} 台）";
+    upgrade_of_nobody() =
+        "no host of the earlier rings was upgraded: see why, then resume or cancel" |
+        "之前各批没有主机升级成功：请查明原因，然后继续或取消";
+    upgrade_build_is_gone(build: text) =
+        "the build {build} is gone: put that very file back and resume, or cancel" |
+        "构建 {build} 已不存在：请放回同一文件后继续，或取消";
+    upgrade_without_right(why: message) =
+        "{why}: an administrator can resume or cancel it" |
+        "{why}：管理员可以继续或取消";
+    may_not_administer(who: text) = "{who} may no longer administer everything" | "{who} 已不再是全局管理员";
 }

@@ -106,13 +106,13 @@ super::catalogue! { Agent:
 
     // Leftovers.
     leftovers_ended(failure: message, count: text) =
-        "{failure} ({count} processes that the start left behind were ended)" |
+        "{failure} (leftover processes of the start that were ended: {count})" |
         "{failure}（启动遗留的 {count} 个进程已被结束）";
     leftovers_not_ended(reason: text) =
         "what an earlier life left behind could not be ended: {reason}" |
         "无法结束之前运行遗留的进程：{reason}";
     leftovers_survive(count: text) =
-        "{count} processes that an earlier life left behind are still running after SIGKILL" |
+        "leftover processes of an earlier life that survived SIGKILL: {count}" |
         "之前运行遗留的 {count} 个进程在 SIGKILL 后仍然存在";
     reason_of_instance(number: text, reason: message) = "instance {number}: {reason}" | "实例 {number}：{reason}";
     registration_waits() =
@@ -124,7 +124,7 @@ super::catalogue! { Agent:
         "{operation}: the process is not running, but {reason}" |
         "{operation}: 进程未运行，但{reason}";
     ended_but_left_behind(operation: text, count: text) =
-        "{operation}: the process ended, but {count} that it left behind are still running after SIGKILL" |
+        "{operation}: the process ended, but leftovers of it survived SIGKILL: {count}" |
         "{operation}: 进程已结束，但其遗留的 {count} 个进程在 SIGKILL 后仍然存在";
 
     // Refused on the host.

@@ -52,7 +52,7 @@ super::catalogue! { Agent:
         "the new program had no lasting session with the server within {secs} s" |
         "新程序在 {secs} 秒内没有与服务器建立稳定会话";
     upgrade_interrupted(times: text) =
-        "the host or the agent went down during the trial, {times} times" |
+        "the trial was interrupted because the host or the agent went down (interruptions: {times})" |
         "主机或代理在试运行期间中断了 {times} 次";
     upgrade_not_installed(path: text, problem: text) =
         "the new program proved itself, but could not replace {path}: {problem}" |

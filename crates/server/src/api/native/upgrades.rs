@@ -7,23 +7,24 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use proctor_api::{
-    BuildList, BuildView, CountOrPercent, NewUpgrade, UpgradeDetail, UpgradeHostState, UpgradeHostView, UpgradeList,
-    UpgradePlanView, UpgradeRing, UpgradeState, UpgradeView,
+    BuildList, BuildView, CountOrPercent, NewUpgrade, UpgradeDetail, UpgradeHostQuery, UpgradeHostState,
+    UpgradeHostView, UpgradeList, UpgradePlanView, UpgradeRing, UpgradeRingProgress, UpgradeState, UpgradeView,
 };
 use proctor_model::{AgentVersion, FieldError, Message, Phrase, messages};
 use proctor_runtime::clock;
-use proctor_store::{HostQuery, HostRecord, Upgrade, UpgradeBuild, UpgradeHost, UpgradePlan};
+use proctor_store::{HostQuery, HostRecord, Upgrade, UpgradeBuild, UpgradeCount, UpgradeHost, UpgradePlan};
 use uuid::Uuid;
 
-use super::body::Body;
+use super::body::{Body, Params, bounded};
 use super::caller::Authenticated;
 use super::error::{Kind, NativeError};
 use super::hosts::{Chosen, unknown_host};
 use super::{ApiState, Result};
 use crate::builds::Build;
-use crate::control::{Caller, Control, UpgradeWish};
+use crate::control::{Caller, Control, UpgradeProgress, UpgradeWish};
 
 const RINGS_MAX: usize = 20;
+const PAGE_MAX: u32 = 1000;
 const DEADLINE_SECS: std::ops::RangeInclusive<u64> = 10..=3600;
 
 /// The agent programs that the server holds: those of its download directory, by what is in the files.
@@ -42,9 +43,20 @@ pub(super) async fn plan(
     State(state): State<ApiState>,
     Body(body): Body<NewUpgrade>,
 ) -> Result<Json<UpgradePlanView>> {
-    let Planned { plan, hosts, builds } = planned(&state.control, &caller.who, body).await?;
-    let in_ring = |ring: u32| hosts.iter().filter(move |host| host.ring == ring).map(|host| host.host.to_string());
-    let rings = (0..).take(plan.rings.len()).map(|ring| UpgradeRing { hosts: in_ring(ring).collect() }).collect();
+    let Planned { plan, hosts, builds, fates } = planned(&state.control, &caller.who, body).await?;
+    let mut rings = vec![UpgradeRing::default(); plan.rings.len()];
+    for (host, fate) in hosts.iter().zip(fates) {
+        let Some(ring) = rings.get_mut(host.ring as usize) else { continue };
+        ring.hosts.push(host.host.to_string());
+        match fate {
+            Fate::Upgraded => {}
+            Fate::Away => ring.away += 1,
+            Fate::Current => ring.current += 1,
+            Fate::TooOld => ring.too_old += 1,
+            Fate::WithoutBuild => ring.without_build += 1,
+            Fate::Newer => ring.newer += 1,
+        }
+    }
     Ok(Json(UpgradePlanView {
         version: plan.version,
         builds: builds.iter().map(|build| build_view(build)).collect(),
@@ -69,7 +81,7 @@ pub(super) async fn start(
         id: Uuid::now_v7(),
         plan,
         state: proctor_store::UpgradeState::Running,
-        reason: String::new(),
+        reason: Message::default(),
         created_by: caller.who.name().into_text(),
         makers: caller.who.subjects.clone(),
         created_at: now,
@@ -105,17 +117,59 @@ pub(super) async fn list(_: Authenticated, State(state): State<ApiState>) -> Res
     Ok(Json(UpgradeList { upgrades }))
 }
 
-/// One upgrade with the state of its hosts.
-#[utoipa::path(get, path = "/upgrades/{id}", operation_id = "upgrade", params(("id" = String, Path)), tag = "hosts",
-               responses((status = 200, body = UpgradeDetail)))]
+/// One upgrade: how far each ring is, and the state of its hosts.
+#[utoipa::path(get, path = "/upgrades/{id}", operation_id = "upgrade", params(("id" = String, Path)),
+               params(UpgradeHostQuery), tag = "hosts", responses((status = 200, body = UpgradeDetail)))]
 pub(super) async fn show(
     _: Authenticated,
     State(state): State<ApiState>,
     Path(id): Path<String>,
+    Params(query): Params<UpgradeHostQuery>,
 ) -> Result<Json<UpgradeDetail>> {
-    let found = state.control.upgrade(parse_id(&id)?).await?;
-    let (upgrade, hosts) = found.ok_or_else(|| unknown(&id))?;
-    Ok(Json(UpgradeDetail { upgrade: view(upgrade), hosts: hosts.into_iter().map(host_view).collect() }))
+    if let Some(limit) = query.limit {
+        bounded("limit", limit.into(), PAGE_MAX.into())?;
+    }
+    let wanted = proctor_store::UpgradeHostQuery {
+        state: query.state.map(stored_state),
+        after: query.after,
+        limit: query.limit.map(|limit| limit + 1),
+    };
+    let found = state.control.upgrade_progress(parse_id(&id)?, wanted).await?;
+    let UpgradeProgress { upgrade, mut hosts, counts } = found.ok_or_else(|| unknown(&id))?;
+    let limit = query.limit.map_or(usize::MAX, |limit| limit as usize);
+    let has_more = hosts.len() > limit;
+    hosts.truncate(limit);
+    let next = hosts.last().filter(|_| has_more).map(|(place, _)| *place);
+    let progress = progress(upgrade.plan.rings.len(), &counts);
+    let hosts = hosts.into_iter().map(|(_, host)| host_view(host)).collect();
+    Ok(Json(UpgradeDetail { upgrade: view(upgrade), progress, hosts, next }))
+}
+
+fn stored_state(state: UpgradeHostState) -> proctor_store::UpgradeHostState {
+    use proctor_store::UpgradeHostState as Stored;
+    match state {
+        UpgradeHostState::Waiting => Stored::Waiting,
+        UpgradeHostState::Upgrading => Stored::Upgrading,
+        UpgradeHostState::Done => Stored::Done,
+        UpgradeHostState::Failed => Stored::Failed,
+        UpgradeHostState::Skipped => Stored::Skipped,
+    }
+}
+
+fn progress(rings: usize, counts: &[UpgradeCount]) -> Vec<UpgradeRingProgress> {
+    use proctor_store::UpgradeHostState as Stored;
+    let mut progress = vec![UpgradeRingProgress::default(); rings];
+    for count in counts {
+        let Some(ring) = progress.get_mut(count.ring as usize) else { continue };
+        match count.state {
+            Stored::Waiting => ring.waiting = count.hosts,
+            Stored::Upgrading => ring.upgrading = count.hosts,
+            Stored::Done => ring.done = count.hosts,
+            Stored::Failed => ring.failed = count.hosts,
+            Stored::Skipped => ring.skipped = count.hosts,
+        }
+    }
+    progress
 }
 
 /// Pauses an upgrade: hosts that were notified continue, and no further host is notified until it is resumed.
@@ -185,6 +239,43 @@ struct Planned {
     plan: UpgradePlan,
     hosts: Vec<UpgradeHost>,
     builds: Vec<Arc<Build>>,
+    /// What would become of each host now.
+    fates: Vec<Fate>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Upgraded,
+    /// It is not connected.
+    Away,
+    /// It runs the version already.
+    Current,
+    /// It cannot be upgraded over the link.
+    TooOld,
+    WithoutBuild,
+    /// It runs a newer version, and downgrades are not allowed.
+    Newer,
+}
+
+impl Fate {
+    /// As the upgrade would decide; `takes_upgrades` is unknown of who is not connected.
+    fn of(record: &HostRecord, takes_upgrades: Option<bool>, order: &UpgradePlan) -> Self {
+        let runs = &record.facts.agent_version;
+        match takes_upgrades {
+            None => return Self::Away,
+            Some(false) => return Self::TooOld,
+            Some(true) => {}
+        }
+        if *runs == order.version {
+            return Self::Current;
+        }
+        if !order.builds.iter().any(|build| build.arch == record.facts.arch) {
+            return Self::WithoutBuild;
+        }
+        let versions = runs.parse::<AgentVersion>().ok().zip(order.version.parse::<AgentVersion>().ok());
+        let is_newer = versions.is_some_and(|(runs, wanted)| runs > wanted);
+        if is_newer && !order.allow_downgrade { Self::Newer } else { Self::Upgraded }
+    }
 }
 
 async fn planned(control: &Control, caller: &Caller, body: NewUpgrade) -> Result<Planned> {
@@ -199,9 +290,24 @@ async fn planned(control: &Control, caller: &Caller, body: NewUpgrade) -> Result
     let builds = builds_of(control, version.as_str()).await?;
     let chosen = Chosen::of(body.hosts.as_deref(), body.all, body.business)?;
     let records = records(control, caller, chosen).await?;
-    let rings = ring_sizes(&body.rings, records.len());
+    let of_plan = |build: &Arc<Build>| UpgradeBuild {
+        arch: build.arch.to_owned(),
+        name: build.name.clone(),
+        sha256: build.sha256.clone(),
+        size: build.size,
+    };
+    let plan = UpgradePlan {
+        version: version.as_str().to_owned(),
+        builds: builds.iter().map(of_plan).collect(),
+        rings: ring_sizes(&body.rings, records.len()),
+        health_deadline_secs: body.health_deadline_secs,
+        failures_max: body.max_failures,
+        allow_downgrade: body.allow_downgrade,
+    };
+    let fate = |record: &HostRecord| Fate::of(record, control.takes_upgrades(&record.agent), &plan);
+    let fates = records.iter().map(fate).collect();
     let now = clock::unix_millis();
-    let ring_of = rings.iter().zip(0..).flat_map(|(count, ring)| std::iter::repeat_n(ring, *count as usize));
+    let ring_of = plan.rings.iter().zip(0..).flat_map(|(count, ring)| std::iter::repeat_n(ring, *count as usize));
     let hosts = records.into_iter().zip(ring_of).map(|(record, ring)| UpgradeHost {
         agent: record.agent.clone(),
         host: record.key,
@@ -212,21 +318,7 @@ async fn planned(control: &Control, caller: &Caller, body: NewUpgrade) -> Result
         changed_at: now,
     });
     let hosts = hosts.collect();
-    let of_plan = |build: &Arc<Build>| UpgradeBuild {
-        arch: build.arch.to_owned(),
-        name: build.name.clone(),
-        sha256: build.sha256.clone(),
-        size: build.size,
-    };
-    let plan = UpgradePlan {
-        version: version.as_str().to_owned(),
-        builds: builds.iter().map(of_plan).collect(),
-        rings,
-        health_deadline_secs: body.health_deadline_secs,
-        failures_max: body.max_failures,
-        allow_downgrade: body.allow_downgrade,
-    };
-    Ok(Planned { plan, hosts, builds })
+    Ok(Planned { plan, hosts, builds, fates })
 }
 
 /// One for each kind of machine.
@@ -321,7 +413,9 @@ fn view(upgrade: Upgrade) -> UpgradeView {
             Stored::Failed => UpgradeState::Failed,
             Stored::Cancelled => UpgradeState::Cancelled,
         },
-        reason: upgrade.reason,
+        reason_id: upgrade.reason.phrase().map(|phrase| phrase.id().to_owned()),
+        reason_args: upgrade.reason.phrase().map(Phrase::args_json),
+        reason: upgrade.reason.into_text(),
         created_by: upgrade.created_by,
         created_at: upgrade.created_at / 1000,
         changed_at: upgrade.changed_at / 1000,

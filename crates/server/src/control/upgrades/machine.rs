@@ -33,8 +33,6 @@ const UPGRADING_TIME_MAX: Duration = Duration::from_secs(3 * 3600);
 const SETTLE: Duration = Duration::from_secs(100);
 /// An order, or the answer to it, may have been lost.
 const ORDER_PERIOD: Duration = Duration::from_secs(60);
-const NOBODY_UPGRADED: &str = "no host of the rings before was upgraded: see why, then resume or cancel";
-
 /// What is known about a host's session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
@@ -95,7 +93,7 @@ pub(super) struct Step {
     /// Hosts that get the order again.
     pub(super) again: Vec<AgentId>,
     /// The state that the upgrade gets.
-    pub(super) end: Option<(UpgradeState, String)>,
+    pub(super) end: Option<(UpgradeState, Message)>,
 }
 
 impl UpgradeMachine {
@@ -201,7 +199,7 @@ impl UpgradeMachine {
         let failed = self.count(UpgradeHostState::Failed)
             + step.changes.iter().filter(|change| change.state == UpgradeHostState::Failed).count();
         if failed > self.upgrade.plan.failures_max as usize {
-            let reason = format!("{failed} hosts failed, and at most {} may", self.upgrade.plan.failures_max);
+            let reason = messages::upgrade_failed_too_often(failed, self.upgrade.plan.failures_max);
             step.end = Some((UpgradeState::Failed, reason));
             return step;
         }
@@ -209,11 +207,11 @@ impl UpgradeMachine {
             return step; // those that have just failed count from the next step on
         }
         let Some(ring) = ring else {
-            step.end = Some((UpgradeState::Done, String::new()));
+            step.end = Some((UpgradeState::Done, Message::default()));
             return step;
         };
         if self.is_unproved(ring) {
-            step.end = Some((UpgradeState::Paused, NOBODY_UPGRADED.to_owned()));
+            step.end = Some((UpgradeState::Paused, messages::upgrade_of_nobody()));
             return step;
         }
         self.begin(ring, now, &look, &mut step.changes);
@@ -320,14 +318,14 @@ impl UpgradeMachine {
                 // It took upgrades when it was told.
                 Seen::TooOld => Some((UpgradeHostState::Failed, messages::upgrade_agent_too_old())),
                 Seen::Absent | Seen::Returning if !is_under_way && !has_begun => {
-                    Some((UpgradeHostState::Skipped, Message::foreign(upgrade.reason.clone())))
+                    Some((UpgradeHostState::Skipped, upgrade.reason.clone()))
                 }
                 _ if is_gone || is_late => Some((UpgradeHostState::Failed, messages::upgrade_host_lost())),
                 // A program on trial has a session with the new version.
                 Seen::Ready { version, .. }
                     if !is_under_way && !host.is_trying && !may_begin && version != upgrade.plan.version =>
                 {
-                    Some((UpgradeHostState::Skipped, Message::foreign(upgrade.reason.clone())))
+                    Some((UpgradeHostState::Skipped, upgrade.reason.clone()))
                 }
                 Seen::Ready { .. } if is_under_way && now.saturating_duration_since(ordered_at) >= ORDER_PERIOD => {
                     host.ordered_at = Some(now);

@@ -16,10 +16,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use proctor_model::{AgentId, Message, UpgradeStep};
+use proctor_model::{AgentId, Message, UpgradeStep, messages};
 use proctor_runtime::clock;
 use proctor_store::{
-    Upgrade, UpgradeBuild, UpgradeHost, UpgradeHostChange, UpgradeHostState, UpgradeState, UpgradeTransition,
+    Upgrade, UpgradeBuild, UpgradeCount, UpgradeHost, UpgradeHostChange, UpgradeHostQuery, UpgradeHostState,
+    UpgradeState, UpgradeTransition,
 };
 use proctor_wire::{BUILD_PART_BYTES_MAX, UpgradeOrder};
 use tokio::sync::Notify;
@@ -64,6 +65,14 @@ pub enum UpgradeWish {
     Cancel,
 }
 
+/// How far an upgrade is.
+#[derive(Clone, Debug)]
+pub struct UpgradeProgress {
+    pub upgrade: Upgrade,
+    pub hosts: Vec<(u32, UpgradeHost)>,
+    pub counts: Vec<UpgradeCount>,
+}
+
 impl Control {
     /// The directory that holds programs for agents.
     pub async fn hold_builds_in(&self, dir: std::path::PathBuf) {
@@ -73,6 +82,11 @@ impl Control {
             self.inner.upgrades.builds.list().await;
             self.inner.upgrades.keep_builds();
         }
+    }
+
+    /// Whether the agent can be upgraded over the link; unknown while it is not connected.
+    pub fn takes_upgrades(&self, agent: &AgentId) -> Option<bool> {
+        self.inner.sessions.get(agent).map(|session| session.takes_upgrades())
     }
 
     pub async fn builds(&self) -> Vec<Arc<Build>> {
@@ -86,6 +100,14 @@ impl Control {
     pub async fn upgrade(&self, id: Uuid) -> Result<Option<(Upgrade, Vec<UpgradeHost>)>> {
         let Some(upgrade) = self.inner.store.upgrade(id).await? else { return Ok(None) };
         Ok(Some((upgrade, self.inner.store.upgrade_hosts(id).await?)))
+    }
+
+    /// An upgrade with some of its hosts, each with its place in the order, and how many of each ring are in which state.
+    pub async fn upgrade_progress(&self, id: Uuid, query: UpgradeHostQuery) -> Result<Option<UpgradeProgress>> {
+        let store = &self.inner.store;
+        let Some(upgrade) = store.upgrade(id).await? else { return Ok(None) };
+        let hosts = store.upgrade_host_page(id, query).await?;
+        Ok(Some(UpgradeProgress { upgrade, hosts, counts: store.upgrade_counts(id).await? }))
     }
 
     /// Begins it; refused with the id of one that is not over.
@@ -110,9 +132,9 @@ impl Control {
         use UpgradeState::{Cancelled, Paused, Running};
         let name = by.name();
         let (from, to, reason) = match wish {
-            UpgradeWish::Pause => (vec![Running], Paused, format!("paused by {name}")),
-            UpgradeWish::Resume => (vec![Paused], Running, String::new()),
-            UpgradeWish::Cancel => (vec![Running, Paused], Cancelled, format!("cancelled by {name}")),
+            UpgradeWish::Pause => (vec![Running], Paused, messages::upgrade_paused_by(name)),
+            UpgradeWish::Resume => (vec![Paused], Running, Message::default()),
+            UpgradeWish::Cancel => (vec![Running, Paused], Cancelled, messages::upgrade_cancelled_by(name)),
         };
         let makers = (wish == UpgradeWish::Resume).then(|| by.subjects.clone());
         let _turn = self.inner.upgrades.turn.lock().await;
@@ -125,7 +147,7 @@ impl Control {
             return Ok(false);
         }
         let UpgradeTransition { to, reason, makers, .. } = transition;
-        tracing::info!(upgrade = %id, state = to.as_str(), reason, "agent upgrade changed state");
+        tracing::info!(upgrade = %id, state = to.as_str(), %reason, "agent upgrade changed state");
         let mut current = self.inner.upgrades.current.lock();
         if let Some(machine) = current.as_mut().filter(|machine| machine.upgrade.id == id) {
             machine.upgrade.state = to;
@@ -202,7 +224,7 @@ impl Control {
     }
 
     /// Why no host may begin now.
-    async fn hindrance(&self, upgrade: &Upgrade, step: &Step) -> Result<Option<String>> {
+    async fn hindrance(&self, upgrade: &Upgrade, step: &Step) -> Result<Option<Message>> {
         if upgrade.state != UpgradeState::Running {
             return Ok(None);
         }
@@ -213,7 +235,7 @@ impl Control {
             return Ok(None);
         }
         let gone = self.missing_build(&upgrade.plan.builds).await;
-        Ok(gone.map(|gone| format!("the build {gone} is gone: restore the same file and resume, or cancel")))
+        Ok(gone.map(messages::upgrade_build_is_gone))
     }
 
     async fn build_of(&self, sha256: &str) -> Option<Arc<Build>> {
@@ -412,7 +434,7 @@ mod tests {
             id: Uuid::from_u128(1),
             plan,
             state: UpgradeState::Running,
-            reason: String::new(),
+            reason: Message::default(),
             created_by: "somebody".into(),
             makers: Vec::new(),
             created_at: 0,
@@ -474,7 +496,7 @@ mod tests {
         control.begin_upgrade(upgrade(), vec![host(&first, 0), host(&second, 1)]).await.unwrap().unwrap();
 
         let paused = until_state(&control, UpgradeState::Paused).await;
-        assert!(paused.reason.contains("no host of the rings before was upgraded"), "{}", paused.reason);
+        assert!(paused.reason.as_str().contains("no host of the earlier rings was upgraded"), "{}", paused.reason);
         assert!(control.steer_upgrade(paused.id, UpgradeWish::Resume, &Caller::local("somebody")).await.unwrap());
 
         until_state(&control, UpgradeState::Done).await;
@@ -494,7 +516,7 @@ mod tests {
 
         let paused = until_state(&control, UpgradeState::Paused).await;
 
-        assert!(paused.reason.contains("the build agent is gone"), "{}", paused.reason);
+        assert!(paused.reason.as_str().contains("the build agent is gone"), "{}", paused.reason);
         until_host(&control, upgrade.id, UpgradeHostState::Waiting).await;
         std::fs::write(&file, content).unwrap();
         assert!(control.steer_upgrade(paused.id, UpgradeWish::Resume, &Caller::local("somebody")).await.unwrap());

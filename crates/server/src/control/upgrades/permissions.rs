@@ -5,13 +5,14 @@
 //! change through this server.
 //! Absent: hosts that already have the order; they continue, and a cancel stops them.
 
-use proctor_model::{Class, Subject};
+use proctor_model::{Class, Message, Subject, messages};
 
+use super::super::rollout::permissions::refused;
 use super::super::{Control, Result};
 
 impl Control {
     /// Why an upgrade must not go on with the rights of these.
-    pub(super) async fn upgrade_withdrawn(&self, makers: &[Subject]) -> Result<Option<String>> {
+    pub(super) async fn upgrade_withdrawn(&self, makers: &[Subject]) -> Result<Option<Message>> {
         if makers.is_empty() {
             return Ok(None);
         }
@@ -19,10 +20,10 @@ impl Control {
             Ok(permissions) if permissions.allows_everywhere(Class::Admin) => return Ok(None),
             Ok(_) => {
                 let makers: Vec<String> = makers.iter().map(ToString::to_string).collect();
-                format!("{} may no longer administer everything", makers.join(" and "))
+                messages::may_not_administer(makers.join(" and "))
             }
-            Err(refusal) => refusal.to_string(),
+            Err(refusal) => refused(&refusal),
         };
-        Ok(Some(format!("{why}: an administrator can resume or cancel it")))
+        Ok(Some(messages::upgrade_without_right(why)))
     }
 }

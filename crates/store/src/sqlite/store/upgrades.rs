@@ -4,7 +4,10 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use crate::sqlite::{SqliteStore, upgrades};
-use crate::{Millis, Result, Upgrade, UpgradeHost, UpgradeHostChange, UpgradeStore, UpgradeTransition};
+use crate::{
+    Millis, Result, Upgrade, UpgradeCount, UpgradeHost, UpgradeHostChange, UpgradeHostQuery, UpgradeStore,
+    UpgradeTransition,
+};
 
 #[async_trait]
 impl UpgradeStore for SqliteStore {
@@ -21,7 +24,17 @@ impl UpgradeStore for SqliteStore {
     }
 
     async fn upgrade_hosts(&self, id: Uuid) -> Result<Vec<UpgradeHost>> {
-        self.readers.run("read the hosts of an upgrade", move |c| upgrades::hosts(c, id)).await
+        let all = UpgradeHostQuery::default();
+        let hosts = self.readers.run("read the hosts of an upgrade", move |c| upgrades::hosts(c, id, all)).await?;
+        Ok(hosts.into_iter().map(|(_, host)| host).collect())
+    }
+
+    async fn upgrade_host_page(&self, id: Uuid, query: UpgradeHostQuery) -> Result<Vec<(u32, UpgradeHost)>> {
+        self.readers.run("read hosts of an upgrade", move |c| upgrades::hosts(c, id, query)).await
+    }
+
+    async fn upgrade_counts(&self, id: Uuid) -> Result<Vec<UpgradeCount>> {
+        self.readers.run("count the hosts of an upgrade", move |c| upgrades::counts(c, id)).await
     }
 
     async fn set_upgrade_state(&self, id: Uuid, transition: UpgradeTransition, now: Millis) -> Result<bool> {

@@ -20,7 +20,7 @@ fn machine(rings: &[u32], failures_max: u32) -> UpgradeMachine {
         id: Uuid::nil(),
         plan,
         state: UpgradeState::Running,
-        reason: String::new(),
+        reason: Message::default(),
         created_by: String::new(),
         makers: Vec::new(),
         created_at: 0,
@@ -95,7 +95,7 @@ fn a_ring_begins_when_the_one_before_is_over_and_failures_stop_everything() {
     ended(&mut machine, 3, Failed);
 
     let (state, reason) = machine.step(later, all_new).end.unwrap();
-    assert_eq!((state, reason.as_str()), (UpgradeState::Failed, "2 hosts failed, and at most 1 may"));
+    assert_eq!((state, reason.as_str()), (UpgradeState::Failed, "failed hosts: 2 (allowed: 1)"));
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn where_nobody_was_upgraded_a_person_decides_about_the_next_ring() {
 
         let paused = machine.step(now, ready);
 
-        assert_eq!((told(&paused), paused.end), (vec![], Some((UpgradeState::Paused, NOBODY_UPGRADED.to_owned()))));
+        assert_eq!((told(&paused), paused.end), (vec![], Some((UpgradeState::Paused, messages::upgrade_of_nobody()))));
         machine.upgrade.state = UpgradeState::Paused;
         assert_eq!(machine.step(now, ready), Step::default());
         machine.upgrade.state = UpgradeState::Running;
@@ -263,7 +263,7 @@ fn hosts_of_the_last_ring_have_to_settle_too_and_count_where_they_do_not() {
     let new = |_: &AgentId| version("2.0.0", 7);
     let mut last = first_ring_done(&[1], 0, now);
     assert_eq!(last.step(now, new), Step::default(), "it is not done before");
-    assert_eq!(last.step(now + SETTLE, new).end, Some((UpgradeState::Done, String::new())));
+    assert_eq!(last.step(now + SETTLE, new).end, Some((UpgradeState::Done, Message::default())));
 
     // One of a ring that is still under way.
     let mut current = machine(&[2], 0);
@@ -314,7 +314,7 @@ fn a_cancelled_upgrade_skips_the_hosts_that_have_not_begun_their_trial() {
     machine.reported(&agent(4), UpgradeStep::Fetching);
     assert!(machine.may_fetch(&agent(0)));
     machine.upgrade.state = UpgradeState::Cancelled;
-    machine.upgrade.reason = "cancelled by ada".to_owned();
+    machine.upgrade.reason = messages::upgrade_cancelled_by("ada");
     // One has a session with the new version, and one is away without having said that it tries it.
     let look = |agent: &AgentId| match agent.as_str() {
         "a-2" => version("2.0.0", 1),
