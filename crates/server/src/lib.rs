@@ -202,6 +202,7 @@ mod tests {
             "outcome recorder",
             "assignment reader",
             "report writer",
+            "session waker",
             "retention",
             "rollouts",
             "upgrades",

@@ -1,6 +1,6 @@
 //! When agents learn that their outcomes are stored.
 //!
-//! Promised: at once, unless a call to many agents is in progress: then when the rush is over, and within
+//! Promised: at once, unless a call to many agents is in progress (see `rush`): then when it is over, and within
 //! [`WAIT_MAX`] in any case, because a signed message per agent would compete with the outcomes of the others.
 //! Whatever a session sends meanwhile takes them along.
 //! Absent: what is stored (see `outcomes`). A late acknowledgement loses nothing: the agent keeps an outcome until
@@ -13,7 +13,6 @@ use parking_lot::Mutex;
 use proctor_model::OperationId;
 
 use super::Session;
-use super::reports::RUSH_MIN;
 
 /// Well beyond the duration of a call to a large fleet, and well below the patience of anybody who waits for it.
 const WAIT_MAX: Duration = Duration::from_secs(3);
@@ -37,23 +36,19 @@ impl Acknowledgements {
         owed.since.get_or_insert(now);
     }
 
-    /// Wakes the sessions that owe some, if they need not wait.
-    pub(super) fn tell_due(&self, open_targets: usize, now: Instant) {
+    /// The sessions that owe some, if they need not wait.
+    pub(super) fn take_due(&self, is_rush: bool, now: Instant) -> Vec<Arc<Session>> {
         let mut owed = self.owed.lock();
         let has_waited = owed.since.is_some_and(|since| now.saturating_duration_since(since) >= WAIT_MAX);
-        if open_targets > RUSH_MIN && !has_waited {
-            return;
+        if is_rush && !has_waited {
+            return Vec::new();
         }
-        let Owed { sessions, .. } = std::mem::take(&mut *owed);
-        drop(owed);
-        sessions.iter().for_each(|session| session.wake());
+        std::mem::take(&mut *owed).sessions
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::task::{Context, Poll, Waker};
-
     use proctor_model::{BootId, TaskId};
     use proctor_store::SessionOpening;
     use uuid::Uuid;
@@ -66,26 +61,19 @@ mod tests {
         Arc::new(Session::new(Greeting::new(opening, BootId::from("boot")), 1))
     }
 
-    fn is_woken(session: &Session) -> bool {
-        let woken = std::pin::pin!(session.woken());
-        woken.poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
-    }
-
     fn operation(index: u32) -> OperationId {
         OperationId::first(TaskId::from_uuid(Uuid::nil()), index)
     }
 
     #[test]
-    fn an_agent_hears_at_once_unless_many_targets_are_open() {
+    fn an_agent_hears_at_once_unless_there_is_a_rush() {
         let (acknowledgements, session, now) = (Acknowledgements::default(), session(), Instant::now());
 
         acknowledgements.owe(session.clone(), vec![operation(0)], now);
-        acknowledgements.tell_due(RUSH_MIN + 1, now);
-        assert!(!is_woken(&session), "others come first");
+        assert!(acknowledgements.take_due(true, now).is_empty(), "others come first");
 
         acknowledgements.owe(session.clone(), vec![operation(1)], now);
-        acknowledgements.tell_due(RUSH_MIN, now);
-        assert!(is_woken(&session), "the rush is over");
+        assert!(!acknowledgements.take_due(false, now).is_empty(), "the rush is over");
         assert_eq!(session.take_acknowledged(), [operation(0), operation(1)]);
     }
 
@@ -94,11 +82,9 @@ mod tests {
         let (acknowledgements, session, now) = (Acknowledgements::default(), session(), Instant::now());
 
         acknowledgements.owe(session.clone(), vec![operation(0)], now);
-        acknowledgements.tell_due(usize::MAX, now + WAIT_MAX);
-        assert!(is_woken(&session));
+        assert!(!acknowledgements.take_due(true, now + WAIT_MAX).is_empty());
 
-        acknowledgements.owe(session.clone(), vec![operation(1)], now + WAIT_MAX);
-        acknowledgements.tell_due(usize::MAX, now + WAIT_MAX);
-        assert!(!is_woken(&session), "the time of the next one begins anew");
+        acknowledgements.owe(session, vec![operation(1)], now + WAIT_MAX);
+        assert!(acknowledgements.take_due(true, now + WAIT_MAX).is_empty(), "the time of the next one begins anew");
     }
 }

@@ -148,7 +148,7 @@ impl Control {
         tracing::info!(phase = ?new.authorities.phase(), issuing = new.authorities.issuing().fingerprint(), "authorities loaded");
         board.generations.send_replace(new.generation);
         board.is_changed.notify_one();
-        self.inner.sessions.wake_all();
+        self.wake_all();
         Ok(new)
     }
 

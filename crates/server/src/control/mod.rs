@@ -37,6 +37,7 @@ mod resync;
 mod retention;
 mod rollout;
 mod round_trips;
+mod rush;
 mod sessions;
 mod submit;
 mod target_spec;
@@ -46,6 +47,7 @@ mod types;
 mod upgrades;
 mod usage;
 mod waits;
+mod wakes;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -146,6 +148,8 @@ struct Inner {
     acknowledgements: Acknowledgements,
     assignments: mpsc::Sender<assignments::Wanted>,
     reports: reports::Reports,
+    rush: rush::Rush,
+    wakes: wakes::Wakes,
     rollouts: rollout::Rollouts,
     upgrades: upgrades::Upgrades,
     budgets: budget::Budgets,
@@ -198,6 +202,8 @@ impl Control {
                 acknowledgements: Acknowledgements::default(),
                 assignments,
                 reports: reports::Reports::default(),
+                rush: rush::Rush::default(),
+                wakes: wakes::Wakes::default(),
                 rollouts: rollout::Rollouts::default(),
                 upgrades: upgrades::Upgrades::default(),
                 budgets: budget::Budgets::default(),
@@ -227,6 +233,7 @@ impl Control {
         tasks.spawn_critical("outcome recorder", control.clone().record_outcomes(receiver));
         tasks.spawn_critical("assignment reader", control.clone().read_assignments(wanted));
         tasks.spawn_critical("report writer", control.clone().write_reports());
+        tasks.spawn_critical("session waker", control.clone().wake_sessions());
         tasks.spawn_critical("sweeper", control.clone().sweep());
         tasks.spawn_critical("retention", control.clone().retain());
         tasks.spawn_critical("rollouts", control.clone().run_rollouts());
@@ -477,6 +484,9 @@ impl Control {
 
     /// Cancelled operations that the agent has to be notified of.
     pub fn take_cancels(&self, session: &Session) -> Vec<OperationId> {
+        if !session.take_cancels_due() {
+            return Vec::new();
+        }
         self.inner.dispatch.lock().take_cancels(session.agent(), session.epoch())
     }
 
@@ -534,7 +544,7 @@ impl Control {
 
     /// Every session checks whether there is something to send.
     pub fn wake_all(&self) {
-        self.inner.sessions.wake_all();
+        self.inner.wakes.wake(self.inner.sessions.all());
     }
 
     // Helpers.

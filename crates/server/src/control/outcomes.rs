@@ -76,15 +76,14 @@ impl Control {
                 self.inner.acknowledgements.owe(session, operations, now);
             }
         }
-        self.tell_due();
+        self.tell_due(self.is_rush());
     }
 
     /// What waits for the end of a rush.
-    fn tell_due(&self) {
-        let open = self.inner.dispatch.lock().rush_count();
+    fn tell_due(&self, is_rush: bool) {
         let now = Instant::now();
-        self.inner.acknowledgements.tell_due(open, now);
-        self.inner.reports.tell_due(open, now);
+        self.inner.wakes.wake(self.inner.acknowledgements.take_due(is_rush, now));
+        self.inner.reports.tell_due(is_rush, now);
     }
 
     pub(super) async fn record_all(&self, outcomes: &[(OperationId, Outcome)]) {
@@ -122,7 +121,8 @@ impl Control {
         loop {
             period.tick().await;
             self.tell_lost().await;
-            self.tell_due();
+            let open = self.inner.dispatch.lock().rush_count();
+            self.tell_due(self.inner.rush.is_on_after_sweep(open));
             for budget in [&self.inner.budgets.refusals, &self.inner.budgets.unchanged] {
                 self.write_refusals(budget.ended(Instant::now())).await;
             }

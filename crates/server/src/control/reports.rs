@@ -1,7 +1,7 @@
 //! Agents' process reports on their way to the store.
 //!
 //! Promised: reports of many agents share a write. An agent is not read from while its report is written, unless a
-//! call to many agents is in progress: then outcomes go first. Reports wait until the rush is over, at most
+//! call to many agents is in progress (see `rush`): then outcomes go first. Reports wait until the rush is over, at most
 //! [`WAIT_MAX`], and delay nothing else from their agents, up to [`WAITING_MAX`] observations per agent. An agent with
 //! more is held up, with the outcomes that it sends next, only until the writer has come to its reports.
 //! Absent: what need not be written (see `usage`). What a full store cannot take is dropped: the next report brings
@@ -21,8 +21,6 @@ use tokio::sync::{Notify, oneshot};
 use super::usage::ToStore;
 use super::{Control, Result, Session};
 
-/// With more open targets than this there is a rush.
-pub(super) const RUSH_MIN: usize = 256;
 /// Well beyond the time of a call to a large fleet.
 const WAIT_MAX: Duration = Duration::from_secs(3);
 /// Observations of one agent that wait.
@@ -85,8 +83,8 @@ impl Reports {
     }
 
     /// Wakes the writer where reports need not wait.
-    pub(super) fn tell_due(&self, open_targets: usize, now: Instant) {
-        if self.waiting.lock().is_due(open_targets, now) {
+    pub(super) fn tell_due(&self, is_rush: bool, now: Instant) {
+        if self.waiting.lock().is_due(is_rush, now) {
             self.due.notify_one();
         }
     }
@@ -130,25 +128,30 @@ impl Reports {
 }
 
 impl Waiting {
-    fn is_due(&self, open_targets: usize, now: Instant) -> bool {
+    fn is_due(&self, is_rush: bool, now: Instant) -> bool {
         let has_waited = |report: &Report| now.saturating_duration_since(report.left_at) >= WAIT_MAX;
         let is_waited_for = self.awaited > 0 || self.held_up > 0;
-        let is_due = |oldest| is_waited_for || open_targets <= RUSH_MIN || has_waited(oldest);
+        let is_due = |oldest| is_waited_for || !is_rush || has_waited(oldest);
         self.reports.front().is_some_and(is_due)
     }
 }
 
 impl Control {
+    /// Whether a call to many agents is in progress.
+    pub(super) fn is_rush(&self) -> bool {
+        self.inner.rush.is_on(self.inner.dispatch.lock().rush_count())
+    }
+
     /// Writes a report; in a rush it is only left to be written.
     pub(super) async fn leave_report(&self, session: &Session, observations: Vec<Observation>) {
         // Of one that a newer session has replaced the store takes nothing.
         let current = self.inner.sessions.get(session.agent()).filter(|current| current.epoch() == session.epoch());
         let Some(current) = current else { return };
         self.inner.reports.room(session).await;
-        let (open, now) = (self.inner.dispatch.lock().rush_count(), Instant::now());
-        let (under_way, written) = (open <= RUSH_MIN).then(oneshot::channel).unzip();
+        let (is_rush, now) = (self.is_rush(), Instant::now());
+        let (under_way, written) = (!is_rush).then(oneshot::channel).unzip();
         self.inner.reports.add(Report { session: current, observations, left_at: now, under_way });
-        self.inner.reports.tell_due(open, now);
+        self.inner.reports.tell_due(is_rush, now);
         if let Some(written) = written {
             let _ = written.await;
         }
@@ -160,8 +163,8 @@ impl Control {
         loop {
             reports.due.notified().await;
             loop {
-                let (open, now) = (self.inner.dispatch.lock().rush_count(), Instant::now());
-                if !reports.waiting.lock().is_due(open, now) {
+                let (is_rush, now) = (self.is_rush(), Instant::now());
+                if !reports.waiting.lock().is_due(is_rush, now) {
                     break;
                 }
                 let taken = reports.take();
@@ -243,18 +246,18 @@ mod tests {
     #[test]
     fn in_a_rush_reports_wait_for_its_end_but_not_for_long() {
         let (reports, session, now) = (Reports::default(), session("a"), Instant::now());
-        let is_due = |open, at| reports.waiting.lock().is_due(open, at);
-        assert!(!is_due(0, now), "there is none");
+        let is_due = |is_rush, at| reports.waiting.lock().is_due(is_rush, at);
+        assert!(!is_due(false, now), "there is none");
 
         reports.add(report(&session, BATCH_MAX, now));
         reports.add(report(&session, 1, now + WAIT_MAX));
 
-        assert!(is_due(RUSH_MIN, now));
-        assert!(!is_due(RUSH_MIN + 1, now));
-        assert!(is_due(usize::MAX, now + WAIT_MAX));
+        assert!(is_due(false, now));
+        assert!(!is_due(true, now));
+        assert!(is_due(true, now + WAIT_MAX));
         reports.take();
-        assert!(!is_due(usize::MAX, now + WAIT_MAX), "each waits for its own time");
-        assert!(is_due(usize::MAX, now + 2 * WAIT_MAX));
+        assert!(!is_due(true, now + WAIT_MAX), "each waits for its own time");
+        assert!(is_due(true, now + 2 * WAIT_MAX));
     }
 
     #[test]
@@ -287,9 +290,9 @@ mod tests {
         reports.add(Report { under_way: Some(under_way), ..report(&session, BATCH_MAX, now) });
         reports.add(report(&session, 1, now));
 
-        assert!(reports.waiting.lock().is_due(usize::MAX, now));
+        assert!(reports.waiting.lock().is_due(true, now));
         drop(reports.take());
-        assert!(!reports.waiting.lock().is_due(usize::MAX, now), "nobody waits for the other");
+        assert!(!reports.waiting.lock().is_due(true, now), "nobody waits for the other");
         assert_eq!(written.try_recv(), Err(oneshot::error::TryRecvError::Closed));
     }
 
@@ -318,7 +321,7 @@ mod tests {
 
         let mut room = Box::pin(reports.room(&session));
         assert!(futures::poll!(&mut room).is_pending());
-        assert!(reports.waiting.lock().is_due(usize::MAX, now), "its outcomes wait behind what it reports");
+        assert!(reports.waiting.lock().is_due(true, now), "its outcomes wait behind what it reports");
         reports.done(reports.take());
 
         room.await;

@@ -87,6 +87,8 @@ pub struct Session {
     fenced: CancellationToken,
     acknowledged: Mutex<Vec<OperationId>>,
     reassign: AtomicBool,
+    /// Operations of the agent were cancelled since it was last told of such.
+    cancels: AtomicBool,
     /// Everything that is registered has to be sent again, and what is not.
     resync: AtomicBool,
     /// The store has every process as the agent's greeting says.
@@ -135,6 +137,7 @@ impl Session {
             fenced: CancellationToken::new(),
             acknowledged: Mutex::default(),
             reassign: AtomicBool::new(true),
+            cancels: AtomicBool::new(true),
             resync: AtomicBool::new(false),
             state_known: AtomicBool::new(false),
             sent_generation: AtomicU64::new(seen_generation),
@@ -307,6 +310,17 @@ impl Session {
         self.reassign.store(true, Ordering::Release);
     }
 
+    /// There are operations that the agent must be told to cancel.
+    pub(super) fn cancel_some(&self) {
+        self.cancels.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// Whether there may be such operations; true at first.
+    pub(super) fn take_cancels_due(&self) -> bool {
+        self.cancels.swap(false, Ordering::AcqRel)
+    }
+
     pub(super) fn usage(&self) -> &NewestUsage {
         &self.usage
     }
@@ -406,12 +420,18 @@ impl Sessions {
         self.by_agent.read().values().filter(|session| session.is_suspect()).count()
     }
 
-    pub(super) fn wake_all(&self) {
-        self.by_agent.read().values().for_each(|session| session.wake());
+    pub(super) fn all(&self) -> Vec<Arc<Session>> {
+        self.by_agent.read().values().cloned().collect()
     }
 
     pub(super) fn get(&self, agent: &AgentId) -> Option<Arc<Session>> {
         self.by_agent.read().get(agent).cloned()
+    }
+
+    /// Those of them that are connected.
+    pub(super) fn get_all(&self, agents: &[AgentId]) -> Vec<Arc<Session>> {
+        let sessions = self.by_agent.read();
+        agents.iter().filter_map(|agent| sessions.get(agent).cloned()).collect()
     }
 
     pub(super) fn len(&self) -> usize {

@@ -231,9 +231,7 @@ impl Control {
         }
         let connected = dispatch.add(open, Instant::now());
         drop(dispatch);
-        for session in connected.iter().filter_map(|agent| self.inner.sessions.get(agent)) {
-            session.wake();
-        }
+        self.inner.wakes.wake(self.inner.sessions.get_all(&connected));
     }
 
     async fn draft_item(&self, draft: &mut Draft, caller: &Caller, item: SubmittedItem) -> Result<()> {

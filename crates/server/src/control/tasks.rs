@@ -147,7 +147,7 @@ impl Control {
     pub(super) fn mark_cancelled(&self, task: TaskId) -> Vec<(OperationId, Outcome)> {
         let (unsent, agents) = self.inner.dispatch.lock().cancel(task);
         for session in agents.iter().filter_map(|agent| self.inner.sessions.get(agent)) {
-            session.wake();
+            session.cancel_some();
         }
         let ended = unsent
             .into_iter()
