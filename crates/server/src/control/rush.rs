@@ -10,30 +10,29 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// With more open targets than this a rush begins.
 pub(super) const RUSH_MIN: usize = 256;
 
-const OFF: u8 = 0;
-/// The last sweep found few targets.
-const ENDING: u8 = 1;
-const ON: u8 = 2;
+/// It ends with so many sweeps that find no more.
+const SWEEPS: u8 = 2;
 
 #[derive(Debug, Default)]
 pub(super) struct Rush {
-    state: AtomicU8,
+    /// 0: there is none.
+    sweeps_left: AtomicU8,
 }
 
 impl Rush {
     /// Whether it is on, with so many targets open.
     pub(super) fn is_on(&self, open_targets: usize) -> bool {
         if open_targets > RUSH_MIN {
-            self.state.store(ON, Ordering::Relaxed);
+            self.sweeps_left.store(SWEEPS, Ordering::Relaxed);
         }
-        self.state.load(Ordering::Relaxed) != OFF
+        self.sweeps_left.load(Ordering::Relaxed) > 0
     }
 
     /// As [`Self::is_on`], for the sweeper.
     pub(super) fn is_on_after_sweep(&self, open_targets: usize) -> bool {
         if open_targets <= RUSH_MIN {
-            let step = |state: u8| Some(state.saturating_sub(1));
-            let _ = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step);
+            let one_less = |left: u8| Some(left.saturating_sub(1));
+            let _ = self.sweeps_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
         }
         self.is_on(open_targets)
     }
