@@ -80,6 +80,9 @@ export function Component() {
   );
 }
 
+/** The end of a long id tells it from others. */
+const shortId = (id: string) => (id.length > 16 ? `…${id.slice(-12)}` : id);
+
 /** The areas whose relays are all away. */
 export function cloudsWithout(relays: readonly Relay[]): number[] {
   const valid = relays.filter((relay) => relay.revoked_at == null);
@@ -126,7 +129,11 @@ function List({ relays }: { relays: Relay[] }) {
         rows={relays}
         rowKey={(relay) => relay.relay}
         columns={[
-          { key: "relay", title: text.column.relay, render: (relay) => <CopyText text={relay.relay} /> },
+          {
+            key: "relay",
+            title: text.column.relay,
+            render: ({ relay }) => <CopyText text={relay} shown={shortId(relay)} />,
+          },
           { key: "cloud", title: text.column.cloud, isNumber: true, render: (relay) => relay.cloud },
           { key: "state", title: text.column.state, render: (relay) => <State relay={relay} /> },
           {

@@ -184,7 +184,7 @@ export const authority = {
   fingerprint: "Fingerprint",
   successor: "Successor",
   preparedAt: "Prepared",
-  openTokens: "Join tokens in use",
+  openTokens: "Valid join tokens",
   openTokensHelp: "They pin this authority and end with the rotation.",
   backup: "Take a backup before and after: the private keys are in the store.",
   followers: "Who has followed",
