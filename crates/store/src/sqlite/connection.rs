@@ -115,7 +115,7 @@ pub(super) enum OlderSchema {
 /// The writer's connection, migrated to the newest schema. `pages_max` bounds the file.
 pub(super) fn writer(path: &Path, pages_max: Option<u32>, older: OlderSchema) -> Result<Connection> {
     // SQLite gives its side files the mode of this one.
-    drop(private_file(path)?);
+    make_private(path)?;
     let mut connection = configured(path, pages_max).map_err(|failure| failure.of(OPEN))?;
     migrate(&mut connection, older)?;
     Ok(connection)
@@ -170,6 +170,20 @@ pub(super) fn copy_into(path: &Path, to: &Path) -> Tried<()> {
     let target = to.to_str().ok_or_else(|| Failure::Argument(format!("{} is not UTF-8", to.display())))?;
     open(path)?.execute("VACUUM INTO ?1", [target])?;
     Ok(())
+}
+
+/// Makes the file, or closes it to others. One that is there is not opened: closing it again would give up the locks
+/// that SQLite may have on it in this process.
+fn make_private(path: &Path) -> Result<()> {
+    let is_open = std::fs::metadata(path).map(|found| found.mode() & 0o077 != 0);
+    match is_open {
+        Ok(false) => Ok(()),
+        Ok(true) => std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(|error| StoreError::Failed {
+            what: OPEN,
+            source: format!("cannot make {} private: {error}", path.display()).into(),
+        }),
+        Err(_) => private_file(path).map(drop),
+    }
 }
 
 fn private_file(path: &Path) -> Result<File> {

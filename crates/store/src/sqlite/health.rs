@@ -1,7 +1,7 @@
 //! Whether the file can be read and written.
 
-use std::fs::File;
-use std::io::Read;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use rusqlite::Connection;
@@ -17,10 +17,19 @@ const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 /// Queries SQLite, which may answer from its cache, and checks that the file is still at its path: writes to a
 /// deleted file succeed, and are lost when the last descriptor is closed.
-pub(super) fn read(connection: &Connection, path: &Path) -> Tried<()> {
+///
+/// `file` was opened with the store. Opening and closing it here would release all locks that SQLite has on it in this
+/// process: another program that closes the store would then delete the log under the server.
+pub(super) fn read(connection: &Connection, file: &File, path: &Path) -> Tried<()> {
     let mut begins = [0; MAGIC.len()];
-    let file = File::open(path).and_then(|mut file| file.read_exact(&mut begins));
-    file.map_err(|error| Failure::Damaged(format!("file: it cannot be read any more ({})", error.kind())))?;
+    let of = |found: Metadata| (found.dev(), found.ino());
+    let there = std::fs::metadata(path).and_then(|found| Ok(of(found) == of(file.metadata()?)));
+    let read = there.and_then(|is_same| file.read_exact_at(&mut begins, 0).map(|()| is_same));
+    let is_same =
+        read.map_err(|error| Failure::Damaged(format!("file: it cannot be read any more ({})", error.kind())))?;
+    if !is_same {
+        return Err(Failure::Damaged("file: another one is in its place".to_owned()));
+    }
     if begins != *MAGIC {
         return Err(Failure::Damaged("file: it is no longer an SQLite file".to_owned()));
     }

@@ -42,6 +42,7 @@ mod webhooks;
 mod where_clause;
 mod writer;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -58,6 +59,8 @@ pub struct SqliteStore {
     path: PathBuf,
     writer: Writer,
     readers: Readers,
+    /// Open as long as the others have it open: see `health`.
+    file: Arc<File>,
 }
 
 impl SqliteStore {
@@ -147,7 +150,8 @@ impl SqliteStore {
             // No server can start while a tool migrates; afterwards it can.
             let lock = taken.filter(|_| is_server);
             let readers = Readers::open(&path).map_err(|failure| failure.of(WHAT))?;
-            Ok(Self { path, writer: Writer::start(connection, lock)?, readers })
+            let file = File::open(&path).map_err(|source| StoreError::Failed { what: WHAT, source: source.into() })?;
+            Ok(Self { path, writer: Writer::start(connection, lock)?, readers, file: Arc::new(file) })
         };
         tokio::task::spawn_blocking(open)
             .await

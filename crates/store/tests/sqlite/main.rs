@@ -382,3 +382,29 @@ async fn a_damaged_backup_is_not_restored() {
     assert!(restored.is_err());
     assert!(!to.exists());
 }
+
+/// The locks that this or any process has on the file.
+fn locks_on(path: &Path) -> usize {
+    use std::os::unix::fs::MetadataExt;
+    let inode = format!(":{} ", std::fs::metadata(path).unwrap().ino());
+    std::fs::read_to_string("/proc/locks").unwrap().lines().filter(|line| line.contains(&inode)).count()
+}
+
+/// Else another program that opens and closes the file takes itself for the last one, and deletes the log.
+#[tokio::test]
+async fn a_health_check_and_a_second_store_keep_the_locks_of_the_first() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("test.db");
+    let store = SqliteStore::open(&path).await.unwrap();
+    store.check_readable().await.unwrap();
+    store.check_writable().await.unwrap();
+    let before = locks_on(&path);
+
+    store.check_readable().await.unwrap();
+    let checked = locks_on(&path);
+    let beside = SqliteStore::open_beside(&path).await.unwrap();
+    let with_another = locks_on(&path);
+
+    assert!(before > 0 && checked == before && with_another >= before, "{before} {checked} {with_another}");
+    drop(beside);
+}

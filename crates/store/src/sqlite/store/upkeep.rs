@@ -37,8 +37,8 @@ impl UpkeepStore for SqliteStore {
     }
 
     async fn check_readable(&self) -> Result<()> {
-        let path = self.path.clone();
-        self.readers.run("be read", move |c| health::read(c, &path)).await
+        let (file, path) = (self.file.clone(), self.path.clone());
+        self.readers.run("be read", move |c| health::read(c, &file, &path)).await
     }
 
     async fn check_writable(&self) -> Result<()> {
