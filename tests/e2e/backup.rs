@@ -50,7 +50,7 @@ async fn a_restored_server_gets_its_agents_back_with_what_they_supervise() {
     fleet.gse("register_proc_info", &register(&late)).await.unwrap();
     assert_eq!(operate(&fleet, &late, 0).await, 0);
 
-    assert!(!again.status.success() && said(&again).contains("is there already"), "{}", said(&again));
+    assert!(!again.status.success() && said(&again).contains("already exists"), "{}", said(&again));
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let copy = std::fs::read(&file).unwrap();
     assert!(!copy.windows(11).any(|window| window == b"PRIVATE KEY"), "the authority's key is sealed");

@@ -154,7 +154,7 @@ async fn hosts_belong_to_businesses_and_the_doctor_finds_who_is_away() {
     assert!(well.contains("1 of 1 are connected"), "{well}");
     let is_well = |line: &str| line.starts_with("ok ") || line.starts_with("not checked  server certificate ");
     assert!(well.lines().skip(1).all(is_well), "{well}");
-    for found in ["1 agree with the server's", "the first ends in ", "no host has a policy", " days)"] {
+    for found in ["1 agree with the server's", "the first expires in ", "no host has a policy", " days)"] {
         assert!(well.contains(found), "{found}: {well}");
     }
     // Only if two looks agree is it certain what the doctor saw.

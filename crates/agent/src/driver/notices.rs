@@ -197,7 +197,7 @@ mod tests {
         let unknown = run_end(&key, &CommandResult::ExitUnknown);
         let not_run = run_end(&key, &CommandResult::NotStarted("user 'x' does not exist".to_owned()));
 
-        assert_eq!(unknown, "the scheduled run of web/nightly ended; how is not known");
+        assert_eq!(unknown, "the scheduled run of web/nightly ended with an unknown result");
         assert_eq!(not_run, "the scheduled run of web/nightly did not run: user 'x' does not exist");
     }
 

@@ -110,7 +110,7 @@ mod tests {
         drop(taken);
 
         assert_ne!(elsewhere, worker);
-        assert!(refused.message.starts_with("too many questions"), "{}", refused.message);
+        assert!(refused.message.starts_with("too many concurrent queries"), "{}", refused.message);
         assert!(heavy.run(|| ()).await.is_ok());
     }
 }

@@ -225,7 +225,7 @@ fn clock_check(date: Option<&str>, now: i64) -> Check {
         return Check::unchecked("clock", "the server does not tell its time");
     };
     let apart = (theirs.as_second() - now).abs();
-    let found = format!("{apart} s off the server's");
+    let found = format!("{apart} s off the server's clock");
     match apart {
         0..=CLOCK_WARN_SECS => Check::ok("clock", found),
         ..=CLOCK_FAIL_SECS => Check::warn("clock", found, "set the clocks by NTP"),
