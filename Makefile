@@ -9,8 +9,6 @@ DEB_VERSION := 3.8.0
 MUSL_TARGETS ?= x86_64-unknown-linux-musl aarch64-unknown-linux-musl
 PACKAGES_PROFILE ?= release
 FUZZ_SECONDS ?= 300
-# Tests at a time; by default one per core. End-to-end tests mostly wait, so a few more make the suite shorter.
-TEST_THREADS ?=
 SCHEMATHESIS_EXAMPLES ?= 40
 BIN_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))/debug
 FUZZ_TARGETS ?= pidfile proc cron ledger frames
@@ -64,7 +62,7 @@ quick:
 ## Run unit, property, conformance and end-to-end tests, and list skipped ones
 unit: build
 	@find $${CARGO_TARGET_DIR:-target}/skipped-tests -type f ! -name 'check-*' -delete 2> /dev/null || true
-	$(CARGO) nextest run --workspace $(if $(TEST_THREADS),--test-threads $(TEST_THREADS))
+	$(CARGO) nextest run --workspace
 	$(CARGO) nextest run --package proctor-traces --features otlp
 	@scripts/report-skips
 

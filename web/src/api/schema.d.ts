@@ -3481,7 +3481,7 @@ export interface components {
              */
             since: number;
         };
-        /** @description With its hosts, in the order in which their turn comes. */
+        /** @description With its hosts, in the order of the upgrade. */
         UpgradeDetail: components["schemas"]["UpgradeView"] & {
             hosts: components["schemas"]["UpgradeHostView"][];
             /**
@@ -3591,7 +3591,7 @@ export interface components {
             reason_args?: Record<string, never> | null;
             /** @description The entry of docs/messages.json that it is; absent where it is text alone. */
             reason_id?: string | null;
-            /** @description How many hosts each ring has. */
+            /** @description Number of hosts in each ring. */
             rings: number[];
             state: components["schemas"]["UpgradeState"];
             version: string;
