@@ -260,7 +260,10 @@ mod tests {
         asks(stop());
         let Some(Input::Local(stopping)) = inputs.recv().await else { panic!("a stop") };
 
-        assert!(matches!(&refused, Err(LocalError::Refused(reason)) if reason.contains("8 local operations")), "{refused:?}");
+        assert!(
+            matches!(&refused, Err(LocalError::Refused(reason)) if reason.contains("8 local operations")),
+            "{refused:?}"
+        );
         assert_eq!(listing.request, LocalRequest::List);
         assert_eq!(stopping.request, stop());
         under_way.extend([listing, stopping]);
