@@ -27,7 +27,7 @@ run: system web
 
 ## Build the optimised programs in target/release
 release: system web
-	scripts/build-release
+	CARGO="$(CARGO)" scripts/build-release
 
 ## Build .deb packages, the static agents and the OCI image in target/packages
 packages: system web
@@ -87,7 +87,7 @@ deny:
 ## Benchmark against peers, which are installed under target; see docs/benchmarks.md
 bench: system
 	scripts/install-bench-peers target/bench-peers
-	scripts/build-release
+	CARGO="$(CARGO)" scripts/build-release
 	target/release/proctor-bench all $(BENCH_ARGS) | tee target/benchmarks.md
 
 ## Run faults that take minutes against real programs and check the invariants; see docs/faults.md

@@ -269,7 +269,7 @@ impl Shared {
     fn find_once(&self, targets: &[Target], deed: KillMode) -> Vec<io::Result<usize>> {
         let mut hunts: Vec<TreeSearch<'_>> = targets.iter().map(TreeSearch::new).collect();
         if !hunts.is_empty() {
-            self.find(&mut hunts, &mut HashSet::new(), &mut None);
+            self.find(&mut hunts, &mut HashSet::new(), true);
         }
         let tell = |hunt: TreeSearch<'_>| {
             let count = match deed {
@@ -290,9 +290,9 @@ impl Shared {
 
     fn kill(&self, targets: &[Target]) -> Vec<io::Result<usize>> {
         let mut hunts: Vec<TreeSearch<'_>> = targets.iter().map(TreeSearch::new).collect();
-        let (mut seen, mut stopped, mut table) = (HashSet::new(), HashSet::<ProcessRef>::new(), None);
-        for _ in 0..ROUNDS_MAX {
-            let new = self.find(&mut hunts, &mut seen, &mut table);
+        let (mut seen, mut stopped) = (HashSet::new(), HashSet::<ProcessRef>::new());
+        for round in 0..ROUNDS_MAX {
+            let new = self.find(&mut hunts, &mut seen, round == 0);
             if new.is_empty() {
                 break;
             }
@@ -312,9 +312,9 @@ impl Shared {
 
     fn kill_unfrozen(&self, target: &Target) {
         let mut hunts = [TreeSearch::new(target)];
-        let (mut seen, mut table) = (HashSet::new(), None);
-        for _ in 0..ROUNDS_MAX {
-            let new = self.find(&mut hunts, &mut seen, &mut table);
+        let mut seen = HashSet::new();
+        for round in 0..ROUNDS_MAX {
+            let new = self.find(&mut hunts, &mut seen, round == 0);
             if new.is_empty() {
                 return;
             }
@@ -324,16 +324,9 @@ impl Shared {
         }
     }
 
-    /// Lists the members of every incomplete target; returns the new ones. `known` is the list of the round before:
-    /// only what was forked since is read.
-    fn find(
-        &self,
-        hunts: &mut [TreeSearch<'_>],
-        seen: &mut HashSet<ProcessRef>,
-        known: &mut Option<ProcessTable>,
-    ) -> Vec<ProcessRef> {
-        let is_first = known.is_none();
-        let table = known.as_ref().map_or_else(ProcessTable::read, ProcessTable::refreshed);
+    /// Lists the members of every incomplete target; returns the new ones.
+    fn find(&self, hunts: &mut [TreeSearch<'_>], seen: &mut HashSet<ProcessRef>, is_first: bool) -> Vec<ProcessRef> {
+        let table = ProcessTable::read();
         let nobody = ProcessTable::default();
         let mut kin = ProcessMatcher {
             groups: self.groups.as_deref(),
@@ -367,7 +360,6 @@ impl Shared {
             hunt.is_complete = new.is_empty();
             all_new.extend_from_slice(new);
         }
-        *known = Some(table.unwrap_or_default());
         all_new
     }
 }

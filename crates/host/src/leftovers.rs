@@ -24,7 +24,6 @@ use rustix::time::Timespec;
 use crate::cgroup::{Groups, Leaf};
 use crate::foreign_memory::{ForeignMemory, Patience};
 use crate::killer::{Killer, Target};
-use crate::procfs::{ProgramImage, Stat};
 use crate::tree::{ProcessRef, ProcessTable};
 use crate::usage::Units;
 use crate::{procfs, wall_clock};
@@ -119,11 +118,10 @@ async fn until_none(killer: &Killer, target: &Target, time: Duration) -> io::Res
     }
 }
 
-/// What the environments of all processes say about our commands; read on first use, and once for each program that
-/// a process executes: a thousand kills do not read a thousand environments a dozen times.
+/// What the environments of all processes say about our commands; read on first use.
 pub(crate) struct EnvMarks<'a> {
     pub(crate) memory: &'a ForeignMemory,
-    /// What was read the last time: it holds for those that execute the same program, and for silent ones.
+    /// What was read the last time: a process that is silent now may have been readable then.
     pub(crate) before: &'a Mutex<Arc<MarkTable>>,
     pub(crate) read: Option<Arc<MarkTable>>,
 }
@@ -133,8 +131,6 @@ pub(crate) struct EnvMarks<'a> {
 pub(crate) struct MarkTable {
     by_mark: HashMap<String, Vec<ProcessRef>>,
     launches: HashMap<ProcessRef, u64>,
-    /// Who was read, marked or not, and what it executed then.
-    images: HashMap<ProcessRef, ProgramImage>,
     /// Who could not be read.
     silent: Vec<ProcessRef>,
     /// Why some, or all, were not even tried.
@@ -147,15 +143,12 @@ impl EnvMarks<'_> {
         let marks = match &self.read {
             Some(marks) => marks,
             None => {
-                let image_of = |member: &ProcessRef| table.stat(member).and_then(Stat::image);
-                let known = self.before.lock().clone();
-                let (same, unread) = table.all().partition(|member| known.is_same(member, image_of(member)));
-                let marks = MarkTable::read(unread, image_of, |left| environments(self.memory, left), pause);
+                let marks = MarkTable::read(table.all().collect(), |left| environments(self.memory, left), pause);
                 let mut before = self.before.lock();
                 if let (Some(error), None) = (&marks.failed, &before.failed) {
                     tracing::warn!(%error, "cannot read process environments: leftovers outside their cgroup may be missed");
                 }
-                let marks = Arc::new(marks.with_known(&known, same));
+                let marks = Arc::new(marks.with_silent(&before));
                 before.clone_from(&marks);
                 self.read.insert(marks)
             }
@@ -187,16 +180,14 @@ fn environments(memory: &ForeignMemory, left: Vec<ProcessRef>) -> io::Result<Vec
 
 /// Which command of ours started it. None also if that cannot be read.
 pub(crate) fn mark_of(memory: &ForeignMemory, member: ProcessRef) -> Option<String> {
-    let marks = MarkTable::read(vec![member], |_| None, |left| environments(memory, left), pause);
+    let marks = MarkTable::read(vec![member], |left| environments(memory, left), pause);
     marks.by_mark.into_keys().next()
 }
 
 impl MarkTable {
-    /// However many are in the middle of an exec, they are waited for together. `image_of` tells what each executed
-    /// before it was read.
+    /// However many are in the middle of an exec, they are waited for together.
     fn read(
         mut left: Vec<ProcessRef>,
-        image_of: impl Fn(&ProcessRef) -> Option<ProgramImage>,
         read: impl Fn(Vec<ProcessRef>) -> io::Result<Vec<(ProcessRef, Environment)>>,
         mut pause: impl FnMut(),
     ) -> Self {
@@ -213,10 +204,7 @@ impl MarkTable {
             }
             for (member, environment) in answers {
                 match environment {
-                    Environment::Known(mark) => {
-                        marks.images.extend(image_of(&member).map(|image| (member, image)));
-                        marks.keep(member, mark);
-                    }
+                    Environment::Known(mark) => marks.keep(member, mark),
                     Environment::Executing => left.push(member),
                     Environment::Gone => {}
                 }
@@ -229,18 +217,11 @@ impl MarkTable {
         marks
     }
 
-    /// Whether that process was read, and executes the same program.
-    fn is_same(&self, member: &ProcessRef, image: Option<ProgramImage>) -> bool {
-        image.is_some() && self.images.get(member).copied() == image
-    }
-
-    /// With what was read before of those that execute the `same` program, and of those that are silent now.
-    fn with_known(mut self, before: &Self, same: Vec<ProcessRef>) -> Self {
-        let images = same.iter().filter_map(|member| Some((*member, before.images.get(member).copied()?)));
-        self.images.extend(images);
-        let kept: HashSet<ProcessRef> = std::mem::take(&mut self.silent).into_iter().chain(same).collect();
-        for (mark, marked) in before.by_mark.iter().filter(|_| !kept.is_empty()) {
-            for member in marked.iter().filter(|member| kept.contains(*member)) {
+    /// With what was read of the silent ones before.
+    fn with_silent(mut self, before: &Self) -> Self {
+        let silent: HashSet<ProcessRef> = std::mem::take(&mut self.silent).into_iter().collect();
+        for (mark, marked) in before.by_mark.iter().filter(|_| !silent.is_empty()) {
+            for member in marked.iter().filter(|member| silent.contains(*member)) {
                 let launch = before.launches.get(member).copied();
                 self.keep(*member, Some(EnvMark { mark: mark.clone(), launch }));
             }
@@ -429,10 +410,6 @@ mod tests {
         Environment::Known(EnvMark::of(text.as_bytes()))
     }
 
-    fn unknown(_: &ProcessRef) -> Option<ProgramImage> {
-        None
-    }
-
     type Answers = io::Result<Vec<(ProcessRef, Environment)>>;
 
     fn each(read: impl Fn(i32) -> Environment) -> impl Fn(Vec<ProcessRef>) -> Answers {
@@ -447,7 +424,7 @@ mod tests {
             if reads.get() < 3 { Environment::Executing } else { known("PROCTOR_LEAF=a\0PROCTOR_LAUNCH=7\0") }
         });
 
-        let marks = MarkTable::read(members(1), unknown, read, || pauses.set(pauses.get() + 1));
+        let marks = MarkTable::read(members(1), read, || pauses.set(pauses.get() + 1));
 
         assert_eq!((marks.by_mark["a"].as_slice(), pauses.get()), (members(1).as_slice(), 2));
         assert_eq!(marks.launches[&members(1)[0]], 7);
@@ -457,7 +434,7 @@ mod tests {
     fn a_thousand_that_execute_a_program_are_waited_for_together_and_who_has_no_environment_is_not() {
         let pauses = |read: fn(i32) -> Environment| {
             let pauses = Cell::new(0);
-            MarkTable::read(members(1000), unknown, each(read), || pauses.set(pauses.get() + 1));
+            MarkTable::read(members(1000), each(read), || pauses.set(pauses.get() + 1));
             pauses.get()
         };
 
@@ -470,52 +447,14 @@ mod tests {
     fn a_process_that_is_silent_now_is_known_by_what_was_read_before() {
         let all = each(|_| known("PROCTOR_LEAF=a\0PROCTOR_LAUNCH=7\0"));
         let but_the_first = |left: Vec<ProcessRef>| all(left.into_iter().filter(|member| member.pid > 1).collect());
-        let before = MarkTable::read(members(1), unknown, &all, || {});
-        let read = || MarkTable::read(members(2), unknown, but_the_first, || {});
+        let before = MarkTable::read(members(1), &all, || {});
 
-        let marks = read().with_known(&before, Vec::new());
-        let never_read = read().with_known(&MarkTable::default(), Vec::new());
+        let marks = MarkTable::read(members(2), but_the_first, || {}).with_silent(&before);
+        let never_read = MarkTable::read(members(2), but_the_first, || {}).with_silent(&MarkTable::default());
 
         assert!(marks.by_mark["a"].len() == 2 && members(2).iter().all(|member| marks.by_mark["a"].contains(member)));
         assert_eq!(marks.launches[&members(1)[0]], 7);
         assert_eq!(never_read.by_mark["a"], members(2)[1..]);
-    }
-
-    #[test]
-    fn an_environment_is_read_again_only_if_its_process_executes_another_program() {
-        let mut shell = std::process::Command::new("/bin/sh");
-        let line = "read go; PROCTOR_LEAF=b exec sleep 1000";
-        let shell = shell.args(["-c", line]).env("PROCTOR_LEAF", "a").stdin(std::process::Stdio::piped());
-        let mut shell = shell.spawn().unwrap();
-        let pid = i32::try_from(shell.id()).unwrap();
-        let (memory, before) = (ForeignMemory::default(), Mutex::default());
-        let marked = |mark: &str| {
-            let mut marks = EnvMarks { memory: &memory, before: &before, read: None };
-            marks.of(mark, &ProcessTable::read().unwrap()).iter().any(|member| member.pid == pid)
-        };
-        let eventually = |mark: &str| {
-            let begun = std::time::Instant::now();
-            while !marked(mark) {
-                assert!(begun.elapsed() < Duration::from_secs(60), "{mark}");
-                pause();
-            }
-        };
-        eventually("a");
-        let read = before.lock().images.len();
-        assert!(read > 0, "what was read is known");
-        // Nobody can be read now: what is known holds.
-        let mut known = EnvMarks { memory: &ForeignMemory::exhausted(), before: &before, read: None };
-        let others = ProcessTable::read().unwrap();
-        assert!(known.of("a", &others).iter().any(|member| member.pid == pid));
-
-        io::Write::write_all(&mut shell.stdin.take().unwrap(), b"\n").unwrap();
-        eventually("b");
-        let is_left = marked("a");
-
-        shell.kill().unwrap();
-        shell.wait().unwrap();
-        assert!(!is_left, "it is another's now");
-        assert!(!marked("b") && before.lock().images.keys().all(|member| member.pid != pid), "nothing is kept of it");
     }
 
     #[test]

@@ -15,13 +15,11 @@ const FIRST_AFTER_NAME: usize = 3;
 const MEMORY_SIZE: usize = 23;
 const ENVIRONMENT_END: usize = 51;
 const STAT_BYTES_MAX: u64 = 4096;
-/// Of those after the name, up to the start of the stack.
-const FIELDS_READ: usize = 26;
+/// Of those after the name, up to the start time.
+const FIELDS_READ: usize = 20;
 pub(crate) const COMMAND_LINE_BYTES_MAX: u64 = 4096;
 /// PF_KTHREAD of the kernel's task flags.
 const KERNEL_THREAD: u64 = 0x0020_0000;
-/// PF_FORKNOEXEC: it has executed no program since it was forked.
-const NO_EXEC: u64 = 0x40;
 
 /// What `/proc/<pid>/stat` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,16 +35,6 @@ pub(crate) struct Stat {
     pub(crate) children_system_ticks: u64,
     pub(crate) threads: u32,
     pub(crate) start_ticks: u64,
-    /// 0 if we may not know.
-    start_stack: u64,
-}
-
-/// Tells one program of a process from the next that it executes: each has another stack, unless addresses are not
-/// randomised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ProgramImage {
-    start_stack: u64,
-    is_forked: bool,
 }
 
 impl Stat {
@@ -81,7 +69,6 @@ impl Stat {
             children_system_ticks: number(14).unwrap_or(0),
             threads: number(17).and_then(|count| u32::try_from(count).ok()).unwrap_or(1),
             start_ticks: number(19)?,
-            start_stack: number(25).unwrap_or(0),
         })
     }
 
@@ -96,12 +83,6 @@ impl Stat {
 
     pub(crate) fn is_kernel_thread(&self) -> bool {
         self.flags & KERNEL_THREAD != 0
-    }
-
-    /// None: we may not know.
-    pub(crate) fn image(&self) -> Option<ProgramImage> {
-        let (start_stack, is_forked) = (self.start_stack, self.flags & NO_EXEC != 0);
-        (start_stack != 0).then_some(ProgramImage { start_stack, is_forked })
     }
 
     /// CPU time of the process and of the children it has waited for.
@@ -130,16 +111,11 @@ pub(crate) fn lacks_environment(text: &[u8]) -> bool {
 
 /// Every process listed now. One that exits meanwhile is left out.
 pub(crate) fn all() -> io::Result<Vec<(i32, Stat)>> {
-    all_with(|_| None)
-}
-
-/// As [`all`]; what is `known` of a pid is not read again.
-pub(crate) fn all_with(known: impl Fn(i32) -> Option<Stat>) -> io::Result<Vec<(i32, Stat)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
         let Ok(entry) = entry else { continue };
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        match known(pid).map_or_else(|| Stat::of(pid), Ok) {
+        match Stat::of(pid) {
             Ok(stat) => found.push((pid, stat)),
             Err(error) if is_lack(&error) => return Err(error),
             Err(_) => {}
@@ -251,20 +227,6 @@ mod tests {
         assert_eq!((stat.name.as_str(), stat.state, stat.parent), ("a) R (b\n", 'S', 1));
         assert_eq!((stat.user_ticks, stat.threads, stat.start_ticks), (5, 9, 777));
         assert_eq!(stat.ticks(), 5 + 6 + 7 + 8);
-    }
-
-    #[test]
-    fn a_program_is_told_from_the_next_one_that_its_process_executes() {
-        let image = |flags: u64, stack: &str| {
-            let text = format!("42 (a) S 1 42 42 0 -1 {flags} 1 2 3 4 5 6 7 8 20 0 9 0 777 1 2 3 4 5 {stack}");
-            Stat::parse(text.as_bytes()).unwrap().image()
-        };
-        let ours = i32::try_from(std::process::id()).unwrap();
-
-        assert_eq!(image(0, "140728"), image(0x40_0000, "140728"));
-        assert!(image(0, "140728") != image(0, "140729") && image(0, "140728") != image(0x40, "140728"));
-        assert_eq!((image(0, "0"), image(0, "")), (None, None));
-        assert!(Stat::of(ours).unwrap().image().is_some());
     }
 
     #[test]

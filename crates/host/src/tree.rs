@@ -35,18 +35,8 @@ pub(crate) struct ProcessTable {
 
 impl ProcessTable {
     pub(crate) fn read() -> io::Result<Self> {
-        Self::default().refreshed()
-    }
-
-    /// With all that were forked since, a moment ago. Nothing is read again of those that are there: these have the
-    /// parent that they had, and one that has ended meanwhile may still be listed.
-    pub(crate) fn refreshed(&self) -> io::Result<Self> {
-        let known = |pid: i32| {
-            let start_ticks = self.start_of(pid)?;
-            self.stat(&ProcessRef { pid, start_ticks }).cloned()
-        };
         let mut table = Self::default();
-        for (pid, stat) in procfs::all_with(known)? {
+        for (pid, stat) in procfs::all()? {
             if stat.is_dead() || stat.is_kernel_thread() {
                 continue;
             }

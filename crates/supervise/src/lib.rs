@@ -18,8 +18,8 @@ mod time;
 pub use limit::{Breach, LimitJudge, Sample};
 pub use pool::{Member, PoolAction, PoolEvent, PoolMachine, PoolWarning, Ranked, is_member};
 pub use process::{
-    Action, CommandKind, Elder, Event, FoundBy, HealthState, Instance, Launch, LimitBreach, Notice, PoolBreach,
-    Process, Record, RecordState, Registration, Request, RunningCommand, Ticket,
+    Action, CommandKind, Elder, Event, HealthState, Instance, Launch, LimitBreach, Notice, PoolBreach, Process, Record,
+    RecordState, Registration, Request, RunningCommand, Ticket,
 };
 pub use schedule::{Due, Schedule, ScheduleMachine, spread};
 pub use threshold::Resource;

@@ -114,37 +114,6 @@ async fn h3_a_failed_start_does_not_touch_an_earlier_life_of_the_same_name() {
     }
 }
 
-#[tokio::test]
-async fn h21_a_failed_start_that_overwrote_the_pid_file_of_an_earlier_life_leads_to_no_second_copy() {
-    for tracking in TRACKING {
-        let mut scene = Scene::new("elder", |_, _| {}).await;
-        with_tracking(&mut scene, tracking).await;
-        assert_eq!(scene.operate(0).await["error_code"], 0);
-        let elder = scene.until_pid().await;
-        let body = json!({"meta": scene.subject.meta(), "hosts": hosts(&[IP])});
-        scene.fleet.gse("unregister_proc_info", &body).await.unwrap();
-        // The start command still writes the pid file of the earlier registration.
-        scene
-            .register(&scene.subject, |subject, spec| {
-                spec["identity"]["pid_path"] = json!(subject.dir.join("mistyped.pid"));
-                spec["monitor_policy"]["start_check_secs"] = json!(1);
-            })
-            .await;
-        assert_eq!(scene.operate(0).await["error_code"], 836);
-        assert_ne!(scene.subject.pid(), Some(elder), "{tracking}: it is overwritten");
-        scene.fleet.gse("unregister_proc_info", &body).await.unwrap();
-
-        scene.register(&scene.subject, |_, _| {}).await;
-        let row = scene.operate(0).await;
-
-        assert_eq!(row["error_code"], 828, "{tracking}: {row}");
-        assert_eq!(scene.subject.copies(), [elder], "{tracking}");
-        assert_eq!(scene.operate(9).await["error_code"], 0, "{tracking}: it can be ended");
-        assert_eq!(scene.subject.copies(), Vec::<i32>::new(), "{tracking}");
-        scene.zero_list(0).await;
-    }
-}
-
 fn is_alive(pid: &i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))

@@ -136,7 +136,6 @@ mod tests {
     fn of_two_that_were_forgotten_at_the_same_moment_each_has_its_commands() {
         let elder = |since: u64| Elder {
             life: None,
-            found_by: None,
             since,
             launched: true,
             sessions: Vec::new(),
@@ -154,7 +153,6 @@ mod tests {
     fn what_claims_to_be_older_than_an_elder_is_not_of_its_commands() {
         let elder = |since: u64| Elder {
             life: None,
-            found_by: None,
             since,
             launched: true,
             sessions: Vec::new(),

@@ -69,15 +69,8 @@ mod tests {
     #[test]
     fn an_estate_is_settled_only_as_it_was_looked_at() {
         let key: ProcessKey = "ns/p".parse().unwrap();
-        let elder = |since| Elder {
-            life: None,
-            found_by: None,
-            since,
-            launched: true,
-            sessions: Vec::new(),
-            until: None,
-            before: Vec::new(),
-        };
+        let elder =
+            |since| Elder { life: None, since, launched: true, sessions: Vec::new(), until: None, before: Vec::new() };
         let mut remnants = Remnants::default();
         remnants.keep_estate(key.clone(), elder(1));
         remnants.keep_estate(key.clone(), elder(2));

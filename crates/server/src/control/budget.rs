@@ -128,8 +128,9 @@ impl Budgets {
         taken.map_err(|shortage| refused(shortage, targets, too_many))
     }
 
-    /// Takes forbidden targets off the caller's account, but for as many as the call reaches of the same kind. Whether
-    /// their rows may be stored; those of an administrator always.
+    /// Takes forbidden targets off the caller's account, but for as many as the call reaches of the same kind. A call
+    /// that reaches something may overdraw the account once. Whether their rows may be stored; those of an
+    /// administrator always.
     pub(super) fn take_refused(
         &self,
         caller: &Caller,
@@ -138,7 +139,8 @@ impl Budgets {
         now: Instant,
     ) -> bool {
         let (_, bytes) = refused.beyond(reached);
-        caller.is_admin() || self.refused.take(caller, bytes, now).is_ok()
+        let credit = if reached > 0 { self.refused.limit } else { 0.0 };
+        caller.is_admin() || self.refused.take_on_credit(caller, bytes, credit, now).is_ok()
     }
 
     /// Whether the audit may name targets in so many bytes; those of an administrator always.
@@ -270,9 +272,11 @@ mod tests {
 
         assert!((20..50).contains(&stored), "{stored}");
         assert!((0..1000).all(|_| take(100, now)), "as many as the call reaches");
-        assert!(!take(50, now), "the others count");
+        assert!(take(1, now), "what it reaches is not kept waiting");
+        let on_credit = (0..1000).take_while(|_| take(1, now)).count();
+        assert!((20..50).contains(&on_credit), "the others count: {on_credit}");
         assert!(budgets.take_refused(&Caller::local("job"), refused, 0, now), "an administrator");
-        assert!(take(0, now + HOUR / 2));
+        assert!(!take(0, now + HOUR / 2) && take(0, now + 2 * HOUR), "and that is paid back");
     }
 
     #[test]

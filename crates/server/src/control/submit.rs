@@ -128,7 +128,10 @@ impl Control {
         for item in items {
             self.draft_item(&mut draft, &caller, item).await?;
         }
-        self.audit_refusal(&caller, &draft.deed(), draft.require_some_allowed(&caller)).await?;
+        let check = draft.require_some_allowed(&caller);
+        if check.is_err() {
+            self.audit_refusal(&caller, &draft.deed(), check).await?;
+        }
         if let Some(scope) = options.scope {
             let check = self.check_job(&caller, scope, &draft).await;
             self.audit_refusal(&caller, &draft.deed(), check).await?;
@@ -158,7 +161,9 @@ impl Control {
         // Neither queries nor who is not known must keep the others of a call from being stopped.
         let operations = open.iter().filter(|target| target.kind != OperationKind::Status).count();
         let check = self.check_refused_rows(&caller, &draft, operations, open.len() - operations);
-        self.audit_refusal(&caller, &draft.deed(), check).await?;
+        if check.is_err() {
+            self.audit_refusal(&caller, &draft.deed(), check).await?;
+        }
         self.inner.budgets.take_strangers(&caller, draft.strangers, operations, Instant::now())?;
         self.inner.budgets.take_status(&caller, &draft.status_rows(), operations, Instant::now())?;
         let audit = match draft.only_status() {

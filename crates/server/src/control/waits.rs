@@ -77,10 +77,12 @@ impl Control {
         if permissions.as_ref().is_ok_and(is_everywhere) {
             return Ok(());
         }
-        let sites = match &mut checked.sites {
-            Some(sites) => sites,
-            unread => unread.insert(self.sites_of(std::mem::take(&mut checked.agents)).await?),
-        };
+        // Whose creator is gone ends wherever it waits.
+        if permissions.is_ok() && checked.sites.is_none() {
+            checked.sites = Some(self.sites_of(checked.agents.clone()).await?);
+        }
+        let nowhere = Sites::default();
+        let sites = checked.sites.as_ref().unwrap_or(&nowhere);
         let mut ended = withdrawn_waits(creators, permissions, targets, sites);
         {
             // What was delivered meanwhile runs, and its agent reports the result.

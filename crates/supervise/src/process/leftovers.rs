@@ -5,8 +5,7 @@
 //! run that ended by itself, also of one that was unregistered since, is ended before the next start command
 //! runs; nothing that began before the launch of that life is touched, nor what belongs to an unregistered
 //! process that lives. What outlives SIGKILL stays on record, and nothing is started beside it: a start fails,
-//! supervision waits without using up its retries. An unregistered process that lives is found again by a later
-//! registration with the same pid file, program and user, whatever became of that pid file. The sessions of a life are on record as long as something may be
+//! supervision waits without using up its retries. The sessions of a life are on record as long as something may be
 //! left of it, also over a restart of the agent and after it was unregistered.
 //! Absent: finding it. The host knows what belongs together; [`Leftovers`] says from when on, and until when its
 //! sessions were its own: until their leaders were last proven to be there, not until somebody heard of their end,
@@ -15,11 +14,11 @@
 
 use std::time::Duration;
 
-use proctor_model::{Code, Incarnation, Leftovers, Message, OperationKind, Probe, ProcessSession, Spec, messages};
+use proctor_model::{Code, Incarnation, Leftovers, Message, OperationKind, Probe, ProcessSession, messages};
 
 use super::activity::{Activity, AfterLeftovers, Failure};
 use super::relaunch::POSTPONED;
-use super::{Action, CommandKind, Elder, FoundBy, Process};
+use super::{Action, CommandKind, Elder, Process};
 use crate::Time;
 
 /// What is left behind gets this long after SIGTERM. A kill gives it nothing.
@@ -38,7 +37,7 @@ impl Process {
         let sessions: Vec<_> = sessions.chain(elder.iter().flat_map(|elder| &elder.sessions)).copied().collect();
         let remains = remains.filter(|remains| remains.launched).map(|remains| remains.since);
         let elder = elder.filter(|elder| elder.launched).map(|elder| elder.since);
-        let before = [self.record.since, remains, elder].into_iter().flatten().min();
+        let before = self.record.since.or(remains).or(elder);
         let launch = self.record.launch.as_ref();
         // What a restart command lets go on of the life before is of this one now.
         let goes_on = launch.is_none_or(|launch| launch.old.is_some());
@@ -98,15 +97,6 @@ impl Process {
         }
     }
 
-    /// Who is the process if it is alive, whatever its pid file says: its life, or an unregistered process that was
-    /// found where `spec` says. A start that failed since may have overwritten its pid file, and to start another one
-    /// would make a second copy. What a start command under way brings is told by the pid file alone.
-    pub(super) fn known_life(&self, spec: &Spec) -> Option<&Incarnation> {
-        let is_started = self.record.launch.as_ref().is_some_and(|launch| launch.begun);
-        let elder = self.record.elder.as_ref().filter(|_| !is_started);
-        self.record.life.as_ref().or_else(|| elder?.life_of(spec))
-    }
-
     /// An unregistered process that has come back to its name.
     fn take_elder(&mut self, life: &Incarnation) -> Option<Elder> {
         let elder = self.record.elder.take_if(|elder| elder.had(life))?;
@@ -161,13 +151,12 @@ impl Process {
             (Some(life), _) => {
                 let since = self.record.since.unwrap_or(u64::MAX).min(life.start_ticks);
                 let launched = self.record.since.is_some();
-                let (sessions, found_by) = (self.record.sessions.clone(), Some(FoundBy::of(&self.record.spec)));
-                let (life, found_by) = (Some(life.clone()), found_by.map(Box::new));
-                Some(Elder { life, found_by, since, launched, sessions, until, before: Vec::new() })
+                let sessions = self.record.sessions.clone();
+                Some(Elder { life: Some(life.clone()), since, launched, sessions, until, before: Vec::new() })
             }
             (None, Some(remains)) => {
                 let Leftovers { since, launched, sessions, .. } = (**remains).clone();
-                Some(Elder { life: None, found_by: None, since, launched, sessions, until, before: Vec::new() })
+                Some(Elder { life: None, since, launched, sessions, until, before: Vec::new() })
             }
             (None, None) => None,
         };

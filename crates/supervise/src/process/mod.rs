@@ -38,7 +38,7 @@ use activity::{Activity, AfterLeftovers, EvictionReason};
 use health::Health;
 use launch::seek_window;
 use preempt::CutShort;
-pub use record::{Elder, FoundBy, Instance, Launch, Record, RecordState, Registration, RunningCommand};
+pub use record::{Elder, Instance, Launch, Record, RecordState, Registration, RunningCommand};
 use scheduled::OwedRun;
 pub use types::{Action, CommandKind, Event, HealthState, LimitBreach, Notice, PoolBreach, Request, Ticket};
 
@@ -596,8 +596,7 @@ impl Process {
     fn probe(&mut self) {
         let spec = self.current.as_ref().map_or(&self.record.spec, |current| &current.spec).clone();
         self.looks += 1;
-        let known = self.known_life(&spec).cloned();
-        self.actions.push_back(Action::Probe { ticket: self.looks, spec, known });
+        self.actions.push_back(Action::Probe { ticket: self.looks, spec, known: self.record.life.clone() });
         self.work = Activity::Probing;
     }
 

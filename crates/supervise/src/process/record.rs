@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proctor_model::{
-    AbsolutePath, Identity, Incarnation, Leftovers, ProcName, ProcessName, ProcessSession, Spec, UserName,
-};
+use proctor_model::{Incarnation, Leftovers, ProcessName, ProcessSession, Spec};
 use serde::{Deserialize, Serialize};
 
 use super::CommandKind;
@@ -103,9 +101,6 @@ pub struct RecordState<'a> {
 pub struct Elder {
     /// None: it had ended before it was forgotten.
     pub life: Option<Incarnation>,
-    /// By what its life was found. None: nobody looked for it by a pid file, or an older ledger does not say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub found_by: Option<Box<FoundBy>>,
     /// As in [`Leftovers`].
     pub since: u64,
     pub launched: bool,
@@ -119,22 +114,6 @@ pub struct Elder {
     pub before: Vec<Self>,
 }
 
-/// What tells one process from another, as [`proctor_model::Identity::is_elsewhere`] does, and whose it is: who
-/// registers the name for another user gets no hold of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FoundBy {
-    pub pid_path: AbsolutePath,
-    pub proc_name: ProcName,
-    pub user: UserName,
-}
-
-impl FoundBy {
-    pub(super) fn of(spec: &Spec) -> Self {
-        let Identity { pid_path, proc_name, user, .. } = &spec.identity;
-        Self { pid_path: pid_path.clone(), proc_name: proc_name.clone(), user: user.clone() }
-    }
-}
-
 impl Elder {
     /// None: there are none. If there are too many, the latest are kept.
     pub fn of(latest_first: impl IntoIterator<Item = Self>) -> Option<Self> {
@@ -146,12 +125,6 @@ impl Elder {
     /// It and those before it, the latest first.
     pub fn all(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(&self.before)
-    }
-
-    /// The life of the latest that was found where this spec says.
-    pub(super) fn life_of(&self, spec: &Spec) -> Option<&Incarnation> {
-        let found_by = FoundBy::of(spec);
-        self.all().find(|elder| elder.found_by.as_deref() == Some(&found_by)).and_then(|elder| elder.life.as_ref())
     }
 
     /// Whether one of them is or was this life.

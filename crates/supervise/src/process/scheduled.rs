@@ -113,7 +113,7 @@ impl Process {
                 let is_of_run = |session: &mut ProcessSession| !is_life && (self.record.life.is_none() || led(session));
                 let sessions = self.record.sessions.extract_if(.., is_of_run).collect();
                 let (life, until) = (Some(running.command), Some(now));
-                let run = Elder { life, found_by: None, since, launched: true, sessions, until, before: vec![] };
+                let run = Elder { life, since, launched: true, sessions, until, before: vec![] };
                 let before = self.record.elder.take();
                 let before = before.iter().flat_map(|elder| elder.all().cloned());
                 self.record.elder = Elder::of(Some(run).filter(|_| !is_life).into_iter().chain(before)).map(Box::new);

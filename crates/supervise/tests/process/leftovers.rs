@@ -484,7 +484,6 @@ fn one_of_several_that_were_unregistered_may_come_back_to_its_name() {
 fn only_so_many_that_were_unregistered_are_known() {
     let elder = |since| Elder {
         life: Some(life(1)),
-        found_by: None,
         since,
         launched: true,
         sessions: Vec::new(),

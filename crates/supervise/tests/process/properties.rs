@@ -25,8 +25,6 @@ enum Step {
     Due,
     /// Unregistered and registered again.
     Replace,
-    /// Its pid file is gone, or names another process.
-    LosePidFile,
     /// Whether its pid file can be read.
     Unreadable(bool),
     /// Whether kills are stuck.
@@ -105,7 +103,6 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Exceed),
         1 => Just(Step::Due),
         1 => Just(Step::Replace),
-        1 => Just(Step::LosePidFile),
         1 => any::<bool>().prop_map(Step::Unreadable),
         1 => prop::bool::weighted(0.3).prop_map(Step::KillerStuck),
     ]
@@ -114,8 +111,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
-    /// The world itself asserts: never two start commands in flight, never a second copy, also after a process was
-    /// unregistered, registered again and has lost its pid file; no
+    /// The world itself asserts: never two start commands in flight, never a second copy, no
     /// signal to a life that was not looked up, no operation that ends or begins twice, no command
     /// of an operation that was cancelled before it began; no start beside what an earlier life has left
     /// behind, also if that outlives SIGKILL, and no stop or kill that succeeds while something of that life is
@@ -161,7 +157,6 @@ proptest! {
                 Step::Exceed => world.exceed(),
                 Step::Due => world.due(),
                 Step::Replace => { disturbed = true; world.replace(); }
-                Step::LosePidFile => world.lose_pid_file(),
                 Step::Unreadable(is_unreadable) => world.unreadable = is_unreadable,
                 Step::KillerStuck(is_stuck) => world.killer_stuck = is_stuck,
             }

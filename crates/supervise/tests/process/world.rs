@@ -95,8 +95,6 @@ pub(crate) struct World {
     next_pid: i32,
     /// The pid file.
     named: i32,
-    /// The life whose pid file is gone, or was overwritten by a start that failed.
-    lost_pid_file: Option<i32>,
     /// The pid file cannot be read.
     pub(crate) unreadable: bool,
     /// Who kills is stuck: nothing is ended, and nobody hears of it.
@@ -171,7 +169,6 @@ impl World {
             known_lives: BTreeSet::new(),
             next_pid: 100,
             named: 0,
-            lost_pid_file: None,
             unreadable: false,
             killer_stuck: false,
             touched: None,
@@ -358,13 +355,10 @@ impl World {
     fn act(&mut self, action: Action) {
         match action {
             Action::Probe { ticket, known, .. } => {
-                let is_hidden =
-                    |life: &Incarnation| self.lost_pid_file == Some(life.pid) && known.as_ref() != Some(life);
                 let look = match &self.life {
                     life if self.unreadable && (life.is_none() || *life != known) => {
                         Probe::Unclear { reason: messages::pid_file_cannot_be_read(PID_PATH, "EIO"), named: None }
                     }
-                    Some(life) if is_hidden(life) => Probe::Absent(messages::no_pid_file(PID_PATH)),
                     Some(life) => {
                         self.known_lives.insert(life.pid);
                         Probe::Running(life.clone())

@@ -138,31 +138,6 @@ async fn a_registration_elsewhere_leaves_a_scheduled_run_to_itself() {
 }
 
 #[tokio::test]
-async fn h21_a_failed_start_that_overwrote_the_pid_file_of_an_earlier_process_leads_to_no_second_copy() {
-    let mut stage = Stage::new().await;
-    let (right, mistyped) = (sleeper(&stage, |_| {}), stage.path("mistyped.pid"));
-    // Its start command still writes the right one.
-    let mistyped = sleeper(&stage, |spec| {
-        spec.identity.pid_path = mistyped.to_str().unwrap().parse().unwrap();
-        spec.policy.start_check = 1.try_into().unwrap();
-    });
-    let mut codes = Vec::new();
-
-    for (index, spec) in [(0, &right), (1, &mistyped), (2, &right)] {
-        let start = stage.operate(index, "p", OperationKind::Start, spec).await;
-        codes.push(stage.outcome(start).await.code);
-        unregister(&mut stage, "p").await;
-    }
-    let mut stage = stage.restarted().await;
-    let kill = stage.operate(3, "p", OperationKind::Kill, &right).await;
-    codes.push(stage.outcome(kill).await.code);
-
-    assert_eq!(codes, [Code::Success, Code::CheckFailed, Code::AlreadyRunning, Code::Success]);
-    let gone: Vec<bool> = numbers(&stage.path("pids")).into_iter().map(is_gone).collect();
-    assert_eq!(gone, [true, true], "nothing was started beside the first, and that was found once more");
-}
-
-#[tokio::test]
 async fn b6_an_older_agent_that_does_not_know_of_registrations_that_wait_is_told_of_everything_again() {
     let (mut stage, start, _) = registered_elsewhere_during_a_start().await;
     let disk = rusqlite::Connection::open(stage.path("ledger.db")).unwrap();

@@ -1,6 +1,6 @@
 use proctor_model::samples::spec;
 use proctor_model::{Code, Incarnation, Leftovers, ProcessSession, TaskId};
-use proctor_supervise::{CommandKind, FoundBy, Instance, Launch, RunningCommand};
+use proctor_supervise::{CommandKind, Instance, Launch, RunningCommand};
 use serde_json::json;
 
 use super::*;
@@ -68,8 +68,6 @@ fn all_of_a_record_but_its_spec_is_known_again() {
     let at = |secs| proctor_supervise::Time::since_boot(std::time::Duration::from_secs(secs));
     let old_spec = record(true).spec;
     let session = ProcessSession { leader: 6, start_ticks: 13, until_ms: 14 };
-    let (pid_path, user) = ("/run/p.pid".parse().unwrap(), "root".parse().unwrap());
-    let found_by = FoundBy { pid_path, proc_name: "p".parse().unwrap(), user };
     let full = Record {
         spec: spec(|spec| spec.report_id = Some(5)),
         registered: true,
@@ -82,7 +80,6 @@ fn all_of_a_record_but_its_spec_is_known_again() {
         remains: Some(Box::new(Leftovers { since: 5, launched: true, sessions: vec![session], spared: Vec::new() })),
         elder: Some(Box::new(Elder {
             life: Some(life(2)),
-            found_by: Some(Box::new(found_by)),
             since: 6,
             launched: true,
             sessions: vec![session],
@@ -145,15 +142,7 @@ fn a_boot_that_the_ledger_has_not_heard_of_is_known_and_what_is_older_is_forgott
     before.processes[1].1 = Record { life: Some(life(1)), attempts: 3, ..record(true) };
     before.estates.insert(
         key("r"),
-        Elder {
-            life: None,
-            found_by: None,
-            since: 1,
-            launched: true,
-            sessions: Vec::new(),
-            until: None,
-            before: Vec::new(),
-        },
+        Elder { life: None, since: 1, launched: true, sessions: Vec::new(), until: None, before: Vec::new() },
     );
     let mut batch = LedgerBatch { boot: Some(BootId::from("b")), ..LedgerBatch::default() };
     batch.put(key("p"), Record { life: Some(life(2)), attempts: 1, ..record(true) });
@@ -169,15 +158,8 @@ fn a_boot_that_the_ledger_has_not_heard_of_is_known_and_what_is_older_is_forgott
 
 #[test]
 fn a_process_that_was_forgotten_stays_so_with_what_is_left_of_it() {
-    let elder = Elder {
-        life: Some(life(1)),
-        found_by: None,
-        since: 5,
-        launched: true,
-        sessions: Vec::new(),
-        until: None,
-        before: Vec::new(),
-    };
+    let elder =
+        Elder { life: Some(life(1)), since: 5, launched: true, sessions: Vec::new(), until: None, before: Vec::new() };
     let mut batch = LedgerBatch::default();
     batch.forget(key("p"));
     batch.estates.insert(key("p"), Some(elder.clone()));

@@ -119,11 +119,6 @@ impl World {
         self.feed(Event::Exceeded(LimitBreach { life, breach, pool: None }));
     }
 
-    /// Somebody removes the pid file of the present life, or overwrites it.
-    pub(crate) fn lose_pid_file(&mut self) {
-        self.lost_pid_file = self.life.as_ref().map(|life| life.pid);
-    }
-
     /// Another process of that name is there, started by hand.
     pub(crate) fn start_by_hand(&mut self) {
         assert!(self.life.is_none());
