@@ -101,32 +101,3 @@ impl ProcessTable {
         found
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_that_is_refreshed_has_what_began_since_and_not_what_is_gone() {
-        let child = || std::process::Command::new("/bin/sleep").arg("1000").spawn().unwrap();
-        let [mut gone, mut stays] = [child(), child()];
-        let before = ProcessTable::read().unwrap();
-        gone.kill().unwrap();
-        gone.wait().unwrap();
-        let mut new = child();
-        let pid_of = |child: &std::process::Child| i32::try_from(child.id()).unwrap();
-
-        let after = before.refreshed().unwrap();
-
-        for child in [&mut stays, &mut new] {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
-        let known = [&gone, &stays, &new].map(|child| after.start_of(pid_of(child)).is_some());
-        assert_eq!(known, [false, true, true]);
-        let us = i32::try_from(std::process::id()).unwrap();
-        let descends = |pid: i32| after.line_of(pid).any(|ancestor| ancestor.pid == us);
-        assert!(descends(pid_of(&stays)) && descends(pid_of(&new)));
-        assert_eq!(after.start_of(pid_of(&stays)), before.start_of(pid_of(&stays)));
-    }
-}
