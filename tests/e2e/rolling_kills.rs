@@ -166,9 +166,9 @@ async fn a_cancelled_rollout_never_goes_on_whatever_becomes_of_the_server() {
     world.until_started(1).await;
     world.client.cancel_task(id).await.unwrap();
     world.kill_server().await;
-    std::fs::write(world.subjects[1].dir.join("go"), "").unwrap();
 
     let (state, rows) = world.finished(id).await;
+    std::fs::write(world.subjects[1].dir.join("go"), "").unwrap();
     assert_eq!(state, RolloutState::Cancelled);
     assert_eq!(codes(&rows)[0], 0, "{rows:?}");
     assert!(codes(&rows)[1..].iter().all(|code| *code != 0), "{rows:?}");

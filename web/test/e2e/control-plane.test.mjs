@@ -1,5 +1,3 @@
-import { rmSync } from "node:fs";
-import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
 import { end, NEW_VERSION, startAgent } from "../fleet.mjs";
 import { call, home, link, openPage, userWith } from "./support.mjs";
@@ -96,31 +94,6 @@ test("a rotation of the authority is prepared and taken back", async () => {
 
   await page.getByText("In use", { exact: true }).waitFor({ timeout: 30_000 });
   expect((await call("GET", "/authority")).phase).toBe("idle");
-});
-
-test("a host whose agent has moved is listed, and removed", async () => {
-  const [before, after] = ["127.0.0.3", "127.0.0.4"];
-  const state = join(home, "moving-agent");
-  const tokenFor = async (host) => (await call("POST", "/tokens", { uses: 1, host })).token;
-  let agent = startAgent(home, link, await tokenFor(before), before, state);
-  undo.push(() => end(agent));
-  await expect.poll(() => isOnline(before), { timeout: 60_000 }).toBe(true);
-  await end(agent);
-  rmSync(join(state, "identity", "certificate.pem"));
-  agent = startAgent(home, link, await tokenFor(after), after, state);
-  undo.push(() => call("DELETE", `/hosts/0:${after}`));
-  await expect.poll(() => isOnline(after), { timeout: 60_000 }).toBe(true);
-
-  const { page, open: go } = await open();
-  await go("/hosts?view=unserved");
-  const row = page.getByRole("row", { name: new RegExp(before.replaceAll(".", "\\.")) });
-  await row.getByText("its last key, or a token that names it").waitFor();
-  await row.getByRole("button", { name: "Remove" }).click();
-  await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
-
-  await row.waitFor({ state: "detached" });
-  const { hosts } = await call("GET", "/hosts/unserved");
-  expect(hosts.map(({ host }) => host)).not.toContain(`0:${before}`);
 });
 
 test("who administers a part only is not offered what takes everything", async () => {

@@ -300,7 +300,7 @@ async fn fill(world: &World) {
 
 #[tokio::test]
 async fn a_nonce_that_the_store_could_not_take_is_not_told_to_be_used() {
-    let world = World::bounded(80).await;
+    let world = World::bounded(100).await;
     let (secret, body) = (signer(&world).await, signed_body());
     fill(&world).await;
     let at = now();

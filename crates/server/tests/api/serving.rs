@@ -69,7 +69,7 @@ async fn a_taken_port_is_told_with_its_address() {
 
 #[tokio::test]
 async fn a_full_store_is_told_in_the_shape_of_each_family() {
-    let world = World::bounded(80).await;
+    let world = World::bounded(100).await;
     let mut body = registered("a", "10.0.0.1");
     body["spec"]["control"]["start_cmd"] = json!("x".repeat(100_000));
     for number in 0..20 {

@@ -189,13 +189,13 @@ async fn an_agent_that_asks_for_certificates_all_the_time_gets_one() {
     for _ in 0..100 {
         link.send(FromAgent::Renew { csr_der: agent.key.csr_der().unwrap() }).await.unwrap();
     }
-    // Its answer comes after all that was said before.
+    // Answered once all that was sent before has been read; the certificate may come later.
     link.send(FromAgent::Beat).await.unwrap();
-    let mut renewed = 0;
-    loop {
+    let (mut renewed, mut has_beaten) = (0, false);
+    while !has_beaten || renewed == 0 {
         match next(&mut link).await {
             FromServer::Renewed { .. } => renewed += 1,
-            FromServer::Beat => break,
+            FromServer::Beat => has_beaten = true,
             _ => {}
         }
     }
